@@ -1,0 +1,1 @@
+"""The consumer runtime that runs inside each pod."""

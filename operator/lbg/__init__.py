@@ -1,0 +1,1 @@
+"""Load balanced groups: ordered consumers that autoscale."""
