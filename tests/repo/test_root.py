@@ -50,8 +50,8 @@ def test_linter_reports_a_module_named_like_a_standard_one(root: Path, tmp_path:
     module.write_text('"""Stand-in."""\n')
     (module.parent / "__init__.py").write_text('"""Stand-in."""\n')
     # The binary, because `python -m ruff` in this folder would die of the very module that it is to report.
-    ruff = [Path(sys.executable).with_name("ruff"), "check", "--no-cache", "--quiet", "--output-format", "concise"]
-    command = [*ruff, "--config", root / "pyproject.toml", "."]
+    ruff = [str(Path(sys.executable).with_name("ruff")), "check", "--no-cache", "--quiet", "--output-format", "concise"]
+    command = [*ruff, "--config", str(root / "pyproject.toml"), "."]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert f"{name}:1:1: A005" in result.stdout
 
