@@ -1,8 +1,8 @@
 """The state of one run in one SQLite file: seats, the group's view, processes, orders from other terminals, status.
 
-Here live the statements over its rows; the schema is in `lbg.local.statefile`. Who may write what: the supervisor writes the view, creates,
-deletes and clears seats, lists its processes and publishes the status; a consumer writes only its own seat; another
-terminal only files orders. No decision is taken here.
+Here live the statements over its rows, `lbg.local.statefile` has the schema. Who may write what: the supervisor writes
+the view, creates, deletes and clears seats, lists its processes and publishes the status; a consumer writes only its
+own seat; another terminal only files orders. No decision is taken here.
 
 Why SQLite and not memory: consumers are processes of their own, any of them (and the supervisor) may be killed at any
 time, and a reader in another terminal must see one consistent state. The file carries no safety.
