@@ -24,8 +24,8 @@ When to hand over depends on the broker's ability; in each the holder keeps serv
   the wrong standby is activated, sees the primary bound, and hands over in turn. One more planned move, no duplicate.
 * BROKER. The primary's bind carries a strictly higher priority, so its arrival is enough: the broker feeds the holder
   nothing more and switches when the holder has nothing unacknowledged. A holder that is not the primary therefore
-  writes its ledger clean *before* the acknowledgement that may leave it empty (`guards_last_ack`); otherwise the switch
-  would look like a crash to the next owner. The primary waits until the holder has seen the generation, `grace` at most.
+  writes its ledger clean *before* the acknowledgement that may leave it empty (`guards_last_ack`), else the switch
+  would look like a crash to the next owner. The primary waits for the holder to see the generation, `grace` at most.
 * EXCLUSIVE. A second bind is refused, so the primary reports `asks` and retries every `primary_retry`; the holder
   drains and releases. Standbys retry slowly, by rank, and not while the primary asks.
 

@@ -135,16 +135,6 @@ class Lanes(Generic[Item]):
             work.held = False
             self._line_up(slot, work)
 
-    def discard_head(self, slot: Slot) -> Item | None:
-        """Take the head event out of a held slot (it was skipped), and let the slot start again."""
-        work = self._slots.get(slot)
-        if work is None or not work.held or not work.waiting:
-            return None
-        item, _ = work.waiting.popleft()
-        self._buffered[slot.queue] -= 1
-        self.resume(slot)
-        return item
-
     def pause(self, queue: int) -> None:
         """Start nothing of a queue any more."""
         self._paused.add(queue)

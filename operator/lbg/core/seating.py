@@ -12,13 +12,12 @@ A seat gives a preference (an ordinal), never a permission, so losing one costs 
   terms: bindings stay until another holder or another CC is observed.
 * *Claiming*: the lowest seat below desired CC that is vacant, offered or expired. A process finds the seat of its own
   pod's previous life (same pod, other nonce) and takes it at once, since a container restart must not cost 30 s.
-* *Compaction*: a holder whose seat lies at or beyond what the group wants or serves moves to the lowest free seat, so the
-  group converges whichever pod was removed. It claims first and clears after: in between it holds two, and counts as
-  the lower one.
+* *Compaction*: a holder whose seat lies at or beyond what the group wants or serves moves to the lowest free seat, so
+  that the group converges whichever pod was removed. It claims first and clears after: in between it holds two, and
+  counts as the lower one.
 * *Offering* on SIGTERM: the seat stays held and is marked, so that a waiting pod claims it while this one still serves.
 
-The driver feeds `observed`/`unreadable` with what it read, performs the one write it is given, and answers with
-`written` or `stale`. After `stale` it observes again.
+The driver feeds `observed` or `unreadable`, performs the one write it is given, and answers with `written`; when somebody else wrote first it observes again.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class Seating:
         return self.seat is not None and now - self._renewed_at <= self.timing.give_up_after
 
     def next_write(self, now: float) -> Seat | None:
-        """Return the one seat record to write now, or None. Call again after it was written or found stale."""
+        """Return the one seat record to write now, or None. Call again after `written` or a new look."""
         if self._seen is None:
             return None
         if self._leaving or self._stopping:
@@ -163,9 +162,6 @@ class Seating:
         elif self.seat is not None and seat.ordinal == self.seat.ordinal:
             self.seat = None
         self._replace_seen(seat)
-
-    def stale(self) -> None:
-        """Learn that somebody else wrote first; the driver observes again before the next write."""
 
     def _write_on_the_way_out(self) -> Seat | None:
         if self.seat is None:
