@@ -1,0 +1,269 @@
+"""Sockets, heartbeats and the commit loop around one engine.
+
+One event loop does everything but wait for the disk: `COMMIT` runs on a thread of its own, and whatever arrives
+meanwhile becomes the next transaction, so the group grows with the load. Rows are inserted on the loop thread on
+purpose: SQLite's module drops the interpreter lock at every row, and a second thread would queue up for it each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, cast
+
+from lbg.brokers import base
+from lbg.brokers.embedded import protocol
+from lbg.brokers.embedded.administration import Administration
+from lbg.brokers.embedded.engine import Client, Engine, Sealed
+from lbg.brokers.embedded.operations import Operations
+from lbg.brokers.embedded.protocol import Frame, Op
+from lbg.brokers.embedded.store import Store
+
+UNSENT_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes a client may leave unread before it is given up; windows and credit keep honest clients far below."""
+
+HANG_UP_LIMIT: Final = 2.0
+"""Seconds that a stopping broker waits for clients to take their last frames."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Server:
+    """One broker over an open store. `failed` resolves with the error that stops it.
+
+    Args:
+        store: stays the caller's to close, after `stop`.
+        ability: the handover that queues follow.
+        heartbeat: seconds of silence after which a client counts as gone.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        ability: base.HandoverAbility,
+        *,
+        heartbeat: float = base.DEFAULT_HEARTBEAT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine = Engine(store, ability)
+        Operations(self.engine)
+        Administration(self.engine)
+        self.heartbeat = heartbeat
+        self.clock = clock
+        self.peers: set[Peer] = set()
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[base.BrokerError] = self._loop.create_future()
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._committing: asyncio.Future[None] | None = None
+        self._kick_due = False
+        self._listeners: list[asyncio.Server] = []
+        self._tick_at = clock()
+        self._timer = self._loop.call_later(heartbeat / protocol.PINGS_PER_HEARTBEAT, self._tick)
+
+    async def listen_unix(self, path: str) -> None:
+        """Serve a Unix socket at a free path; only its owner may connect."""
+        self._listeners.append(await self._loop.create_unix_server(self._peer, path))
+
+    async def listen_tcp(self, host: str, port: int) -> int:
+        """Serve a TCP port, and return its number (a free one for 0)."""
+        listener = await self._loop.create_server(self._peer, host, port)
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    def _peer(self) -> Peer:
+        return Peer(self)
+
+    async def stop(self) -> None:
+        """Stop taking clients, make what was taken durable, answer it, and hang up."""
+        for listener in self._listeners:
+            listener.close()
+        self._timer.cancel()
+        if not self.failed.done():
+            await self._drain()
+        peers = tuple(self.peers)
+        for peer in peers:
+            peer.hang_up()
+        if peers:
+            await asyncio.wait([peer.closed for peer in peers], timeout=HANG_UP_LIMIT)
+        self._thread.shutdown()
+
+    async def _drain(self) -> None:
+        await self._until_idle()
+        self.engine.retire()
+        await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        self._kick()
+        while self._committing is not None:
+            # Our own callback was there first: when the wait is over, it has run and perhaps begun the next commit.
+            await asyncio.wait([self._committing])
+
+    # The commit cycle.
+
+    def arrived(self, peer: Peer, frames: list[Frame]) -> None:
+        """Take a burst of operations of one client, and plan to commit them."""
+        try:
+            for frame in frames:
+                self.engine.handle(peer.client, frame)
+            self.engine.settle()
+        except base.StoreDamaged as error:
+            self._fail(error)
+        self.kick()
+
+    def gone(self, peer: Peer) -> None:
+        """Take back what a client held; idempotent."""
+        self.peers.discard(peer)
+        self.engine.disconnect(peer.client)
+        try:
+            self.engine.settle()
+        except base.StoreDamaged as error:
+            self._fail(error)
+        self.kick()
+
+    def kick(self) -> None:
+        """Commit soon: after the other sockets that are readable now have been read."""
+        if not self._kick_due:
+            self._kick_due = True
+            self._loop.call_soon(self._kick)
+
+    def _kick(self) -> None:
+        self._kick_due = False
+        if self._committing is not None or self.failed.done():
+            return
+        try:
+            sealed = self.engine.seal()
+            while sealed is not None and sealed.writes is None:
+                self.engine.committed(sealed)
+                sealed = self.engine.seal()
+            if sealed is None or sealed.writes is None:
+                return
+            self._store.write(sealed.writes)
+        except base.StoreDamaged as error:
+            self._fail(error)
+            return
+        self._committing = self._loop.run_in_executor(self._thread, self._store.commit)
+        self._committing.add_done_callback(lambda done: self._on_committed(done, sealed))
+
+    def _on_committed(self, done: asyncio.Future[None], sealed: Sealed) -> None:
+        self._committing = None
+        try:
+            done.result()
+            self.engine.committed(sealed)
+        except base.StoreDamaged as error:
+            self._fail(error)
+            return
+        self._kick()
+
+    def _fail(self, error: base.StoreDamaged) -> None:
+        """Hang up on everybody, before anything could be confirmed that the store does not hold."""
+        if self.failed.done():
+            return
+        self.failed.set_result(error)
+        for peer in tuple(self.peers):
+            peer.abort()
+
+    # Heartbeats.
+
+    def _tick(self) -> None:
+        interval = self.heartbeat / protocol.PINGS_PER_HEARTBEAT
+        self._timer = self._loop.call_later(interval, self._tick)
+        now = self.clock()
+        if now - self._tick_at > self.heartbeat / 2:
+            # We were the silent one (stopped, or starved); what clients sent meanwhile still waits to be read.
+            for peer in self.peers:
+                peer.heard_at = now
+        self._tick_at = now
+        for peer in tuple(self.peers):
+            if now - peer.heard_at > self.heartbeat or peer.unsent > UNSENT_LIMIT:
+                peer.abort()
+            else:
+                peer.send([Op.PING])
+
+
+class Peer(asyncio.Protocol):
+    """One accepted connection: frames to and from its `Client` in the engine."""
+
+    def __init__(self, server: Server) -> None:
+        self.client = Client(self.send)
+        self.heard_at = server.clock()
+        self._server = server
+        self._reader = protocol.FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._greeted = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def unsent(self) -> int:
+        """Return how many bytes the client has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport else 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to count this client."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.peers.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass complete frames on, in bursts."""
+        self.heard_at = self._server.clock()
+        try:
+            frames = [frame for frame in self._reader.feed(data) if frame[0] != Op.PING]
+            if frames and not self._greeted:
+                self._greet(frames.pop(0))
+            if frames:
+                self._server.arrived(self, frames)
+        except (protocol.ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            # A client that does not speak the protocol: hang up on it, and on nobody else.
+            _log.warning("hung up on client %r, which sent a malformed frame: %r", self.client.name, error)
+            self.abort()
+
+    def _greet(self, frame: Frame) -> None:
+        op, request, version, name, owner = frame
+        if op != Op.HELLO:
+            raise protocol.ProtocolError("expected HELLO")
+        if version != protocol.VERSION:
+            reason = f"the broker speaks protocol version {protocol.VERSION}, the client {version}: use equal releases"
+            self.send([Op.ERROR, request, base.Refused.__name__, reason, None])
+            self.hang_up()
+            return
+        self._greeted = True
+        self.client.name, self.client.owner = name, owner
+        self.client.reply(request, [self._server.engine.ability.value, self._server.heartbeat])
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio names it
+        """Take back what the client held: a closed socket is a dead client."""
+        self._transport = None
+        self._server.gone(self)
+        self.closed.set_result(None)
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame with the others of this turn of the loop."""
+        if self._transport is None:
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(protocol.encode(frame))
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(b"".join(out))
+
+    def hang_up(self) -> None:
+        """Send what is due and close; `closed` resolves when the client has taken it."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once and take back what the client held."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        self._out.clear()
+        self._server.gone(self)
