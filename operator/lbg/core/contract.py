@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from lbg.core import hashing, striping
 from lbg.core.hashing import Algorithm
+
+MAX_PREFIX: Final = 200
+"""Longest prefix: queue names grow from it, and AMQP's short strings end at 255 bytes."""
+
+PREFIX_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""What a prefix is made of: safe as a topic level, an exchange name, a queue name and a file name (so not `..`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +31,15 @@ class Contract:
     queues: int  # QC
 
     def __post_init__(self) -> None:
-        if not self.prefix:
-            raise ValueError("prefix is empty: give the stream a name")
-        if not 1 <= self.queues <= self.count:
-            raise ValueError(f"queues {self.queues} must be between 1 and count {self.count}")
+        if not 1 <= len(self.prefix) <= MAX_PREFIX or re.fullmatch(PREFIX_PATTERN, self.prefix) is None:
+            raise ValueError(
+                f"prefix: use 1 to {MAX_PREFIX} letters, digits, dots, dashes, underscores; first a letter or digit"
+            )
+        if not 1 <= self.count <= hashing.MAX_COUNT:
+            raise ValueError(f"count: {self.count} is out of bounds: use 1 to {hashing.MAX_COUNT}")
+        most = min(self.count, striping.MAX_QUEUES)
+        if not 1 <= self.queues <= most:
+            raise ValueError(f"queues: {self.queues} is out of bounds: use 1 to {most}, with count {self.count}")
 
     def to_mapping(self) -> dict[str, object]:
         """Return `{"prefix", "count", "algorithm", "queues"}`, the published form."""
