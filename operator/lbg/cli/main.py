@@ -1,0 +1,33 @@
+"""The entry point of the command `lbg`. Little is imported at the top: Ctrl-C may come before our first line runs."""
+
+import sys
+from typing import NoReturn
+
+
+def run() -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        # While importing, or between the end of a command and this line.
+        print("lbg: interrupted", file=sys.stderr)
+        code = 130
+    _leave(code)
+
+
+def _run() -> int:
+    from lbg.cli import app, errors
+
+    return errors.guard(app.invoke)
+
+
+def _leave(code: int) -> NoReturn:
+    import signal
+
+    # What is left is the interpreter's own shutdown, which answers Ctrl-C with a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()
