@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, model_validator
 
 from lbg.core import durations, striping
-from lbg.core.spec.fields import Duration, Fields, HttpUrl, PythonPath, StreamName, Wanted, Whole, lasting
+from lbg.core.spec.fields import Duration, Fields, HttpUrl, PythonPath, StreamName, Wanted, Whole, check_plain, lasting
 from lbg.core.spec.problems import Problem, Unfit, unfit
 
 GRACE_BEYOND_BUDGET: Final = 15
@@ -153,6 +153,7 @@ class Consumers(Fields):
 
     @model_validator(mode="after")
     def _enough_grace(self) -> Consumers:
+        check_plain(self.template, "template")
         pod = self.template.get("spec")
         grace = pod.get("terminationGracePeriodSeconds") if isinstance(pod, dict) else None
         if grace is None:

@@ -6,6 +6,7 @@ constraints, because the CRD's schema is generated from them.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -22,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from lbg.core import contract, durations
-from lbg.core.spec.problems import unfit
+from lbg.core.spec.problems import short, unfit
 
 
 class Fields(BaseModel):
@@ -128,3 +129,35 @@ def _url(value: str) -> str:
 HttpUrl = Annotated[
     str, Field(max_length=2000), AfterValidator(_url), Wanted("a URL such as http://127.0.0.1:8080/events")
 ]
+
+
+_DEEPEST: Final = 100
+
+
+def check_plain(value: object, path: str) -> None:
+    """Check that a value that no model describes is plain JSON, since it is stored and sent as JSON.
+
+    Raises:
+        Unfit: a name or value has no JSON form, such as a date or infinity; the path leads to it.
+    """
+    _check_plain(value, path, 0)
+
+
+def _check_plain(value: object, path: str, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise unfit(None, "is nested too deeply", f"use at most {_DEEPEST} levels", path)
+    match value:
+        case dict():
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise unfit(name, "is not text, as every field name is", "write the name in quotes", path)
+                _check_plain(inner, f"{path}.{short(name)}", depth + 1)
+        case list():
+            for index, inner in enumerate(value):
+                _check_plain(inner, f"{path}[{index}]", depth + 1)
+        case float() if not math.isfinite(value):
+            raise unfit(value, "has no JSON form", "write a finite number", path)
+        case None | bool() | int() | float() | str():
+            pass
+        case _:
+            raise unfit(value, "has no JSON form", "write text, numbers, booleans, lists and mappings only", path)

@@ -16,8 +16,8 @@ from lbg.core import assignment, hashing, striping
 from lbg.core.hashing import Algorithm
 from lbg.core.spec.autoscaling import Autoscaling
 from lbg.core.spec.consumers import Consumers
-from lbg.core.spec.fields import DnsLabel, DnsSubdomain, Fields, Flag, StreamName, Wanted, Whole
-from lbg.core.spec.problems import Problem, Unfit, shown, unfit
+from lbg.core.spec.fields import DnsLabel, DnsSubdomain, Fields, Flag, StreamName, Wanted, Whole, check_plain
+from lbg.core.spec.problems import Problem, Unfit, short, shown, unfit
 
 API_VERSION = "lbg.dev/v1alpha1"
 KIND = "LoadBalancedGroup"
@@ -68,6 +68,12 @@ class Metadata(Fields):
     """Labels, as on any object."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations, as on any object."""
+
+    @model_validator(mode="after")
+    def _rest_is_plain(self) -> Metadata:
+        for name, value in (self.model_extra or {}).items():
+            check_plain(value, short(name))
+        return self
 
 
 class Hashing(Fields):

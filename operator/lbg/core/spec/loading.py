@@ -120,6 +120,15 @@ for _name, _pattern, _first in (
         _class.add_implicit_resolver(_TAG + _name, _anchored, list(_first))
 
 
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # PyYAML writes these line breaks of YAML 1.1 as they are, and reads them back as blanks.
+    style = '"' if any(line_break in text for line_break in "\x85\u2028\u2029") else None
+    return dumper.represent_scalar(_TAG + "str", text, style)
+
+
+_Dumper.add_representer(str, _write_text)
+
+
 class _BadYaml(Exception):
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
