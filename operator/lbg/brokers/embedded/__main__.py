@@ -27,7 +27,7 @@ from lbg.brokers.embedded.server import Server
 from lbg.brokers.embedded.store import Store
 
 _PR_SET_PDEATHSIG: Final = 1
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_LOOPBACK: Final = "127.0.0.1"
 
 
 def main() -> int:
@@ -116,15 +116,15 @@ def _stop_on_bugs(loop: asyncio.AbstractEventLoop, server: Server) -> None:
 
 async def _listen(server: Server, endpoint: connection.Endpoint) -> str:
     if endpoint.path is None:
-        if endpoint.host not in _LOOPBACK:
-            raise base.Refused(f"{endpoint.url}: the embedded broker knows no passwords and serves this machine only")
+        if endpoint.host not in (_LOOPBACK, "localhost"):
+            raise base.Refused(f"{endpoint.url}: the embedded broker knows no passwords, so it serves {_LOOPBACK} only")
         try:
-            port = await server.listen_tcp(endpoint.host, endpoint.port)
+            port = await server.listen_tcp(_LOOPBACK, endpoint.port)
         except OSError as error:
             raise base.Refused(
                 f"{endpoint.url}: cannot listen ({os.strerror(error.errno or 0)}): choose another port, or 0 for any"
             ) from None
-        return f"{connection.TCP_SCHEME}://{endpoint.host}:{port}"
+        return f"{connection.TCP_SCHEME}://{_LOOPBACK}:{port}"
     with _locked_folder(endpoint.path):
         _remove_stale(endpoint.path)
         mask = os.umask(0o177)  # only its owner may connect

@@ -31,7 +31,7 @@ class Held(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """One reader of a log: where it is, and how many records it may be sent before it asks for more."""
+    """One reader of a log: where it is, and how many pages it may be sent before it asks for more."""
 
     client: Client
     id: int
@@ -94,9 +94,12 @@ class Engine:
 
     def _load(self) -> None:
         contents = self.store.contents()
-        groups = {
-            row.id: catalog.Group(row.id, protocol.topology_from_mapping(row.topology)) for row in contents.groups
-        }
+        try:
+            groups = {
+                row.id: catalog.Group(row.id, protocol.topology_from_mapping(row.topology)) for row in contents.groups
+            }
+        except ValueError as error:
+            raise self.store.damaged(f"holds a group that this program cannot read: {error}") from None
         for row in contents.queues:
             group = groups[row.group]
             machine = queues.ExclusiveQueue(
@@ -234,11 +237,10 @@ class Engine:
     def feed(self, follower: Follower) -> None:
         """Send a follower what it may have now."""
         while follower.credit > 0 and follower.next < follower.log.committed:
-            stop = min(follower.log.committed, follower.next + follower.credit)
-            page = self.store.records(follower.log.id, follower.next, stop)
+            page = self.store.records(follower.log.id, follower.next, follower.log.committed)
             follower.client.send([Op.RECORDS, follower.id, follower.next, [data for _, data in page]])
             follower.next += len(page)
-            follower.credit -= len(page)
+            follower.credit -= 1
 
     # The commit cycle.
 

@@ -17,8 +17,8 @@ from lbg.brokers.embedded.connection import Connection
 from lbg.brokers.embedded.protocol import Op
 from lbg.core.wire import Message
 
-FOLLOW_CREDIT: Final = 2_000
-"""Records that may be under way to a follower; it asks for more when half of them were taken."""
+PAGES_AHEAD: Final = 4
+"""Pages of records that may be under way to a follower; it asks for one more for each that it took."""
 
 _UNKNOWN: Final = protocol.OUTCOME_CODES[base.Outcome.UNKNOWN]
 
@@ -274,8 +274,7 @@ class Records:
 
     async def iterate(self, prefix: str, name: str, start: int) -> AsyncIterator[tuple[int, Message]]:
         """Follow the output."""
-        await self._connection.request(Op.FOLLOW, self._number, prefix, name, start, FOLLOW_CREDIT)
-        taken = 0
+        await self._connection.request(Op.FOLLOW, self._number, prefix, name, start, PAGES_AHEAD)
         try:
             while True:
                 while not self._pages:
@@ -284,10 +283,7 @@ class Records:
                     self._arrived.clear()
                     await self._arrived.wait()
                 first, blobs = self._pages.popleft()
-                taken += len(blobs)
-                if taken >= FOLLOW_CREDIT // 2:
-                    self._connection.send([Op.CREDIT, self._number, taken])
-                    taken = 0
+                self._connection.send([Op.CREDIT, self._number, 1])
                 for offset, data in enumerate(blobs, first):
                     yield offset, protocol.unpack_message(data)
         finally:

@@ -51,8 +51,8 @@ class Op(enum.IntEnum):
     RELEASE = 7  # req, link
     READ_LEDGER = 8  # req, link
     WRITE_LEDGER = 9  # req, link, epoch, version, data
-    FOLLOW = 10  # req, follower, prefix, output, start, credit
-    CREDIT = 11  # follower, messages
+    FOLLOW = 10  # req, follower, prefix, output, start, pages
+    CREDIT = 11  # follower, pages
     UNFOLLOW = 12  # follower
     DECLARE = 13  # req, topology
     DELETE = 14  # req, prefix, owner, only if empty

@@ -45,7 +45,7 @@ Entry: TypeAlias = tuple[int, bytes]
 """A position and a packed message."""
 
 KEEP_MESSAGES: Final = 2_000
-KEEP_BYTES: Final = 8 * 1024 * 1024
+KEEP_BYTES: Final = 1024 * 1024
 """Bounds of what one queue keeps ready in memory; the rest of a backlog stays in the store."""
 
 ANNOUNCE_AHEAD: Final = 512

@@ -29,7 +29,7 @@ APPLICATION_ID: Final = 0x4C424731
 """Marks the file as ours ("LBG1"), so that somebody's own database is never taken for a store."""
 
 PAGE_MESSAGES: Final = 1_000
-PAGE_BYTES: Final = 2 * 1024 * 1024
+PAGE_BYTES: Final = 1024 * 1024
 CHECK_BYTES: Final = 256 * 1024 * 1024
 """Files up to this size are read through once at start, which finds damage before a consumer does."""
 
@@ -151,18 +151,18 @@ class Store:
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if tables and application != APPLICATION_ID:
-            raise self._damaged("is a database of something else: choose another file")
+            raise self.damaged("is a database of something else: choose another file")
         if version > SCHEMA_VERSION:
-            raise self._damaged(
+            raise self.damaged(
                 f"has schema version {version}, this program knows up to {SCHEMA_VERSION}: use the newer program"
             )
         if self.path.stat().st_size <= CHECK_BYTES:
             (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
-                raise self._damaged(f"is corrupt ({_one_line(verdict)}): restore it from a copy, or move it away")
+                raise self.damaged(f"is corrupt ({_one_line(verdict)}): restore it from a copy, or move it away")
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise self._damaged("lies on a file system without shared memory maps: choose a local disk")
+            raise self.damaged("lies on a file system without shared memory maps: choose a local disk")
         db.execute("PRAGMA synchronous = FULL")
         if not tables:
             db.executescript(
@@ -280,9 +280,10 @@ class Store:
         try:
             yield
         except (sqlite3.Error, ValueError, OSError) as error:
-            raise self._damaged(_remedy(error)) from None
+            raise self.damaged(_remedy(error)) from None
 
-    def _damaged(self, why: str) -> base.StoreDamaged:
+    def damaged(self, why: str) -> base.StoreDamaged:
+        """Return the error that says why this store cannot be used."""
         return base.StoreDamaged(f"store {self.path} {why}")
 
 

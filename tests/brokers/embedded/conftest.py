@@ -1,0 +1,86 @@
+"""Real brokers for the tests: each a process of its own, with a back door into its file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from lbg.brokers import base
+from lbg.brokers.embedded import client, process
+from lbg.testing import contract
+
+
+class EmbeddedUnderTest(contract.BrokerUnderTest):
+    """A broker process in a folder of its own; the back door is SQL on its file."""
+
+    def __init__(self, folder: Path, handover: base.HandoverAbility) -> None:
+        self.adapter = client.EmbeddedAdapter()
+        self.store = folder / "store.db"
+        self.url = f"embedded://{folder}/socket"
+        self.handover = handover
+        self.process = self.start()
+
+    def start(self) -> process.BrokerProcess:
+        return process.launch_and_wait(self.store, self.url, handover=self.handover, log=None)
+
+    async def count_messages(self, prefix: str, queue: int) -> int:
+        # Position and queue share one key, see the store.
+        return self._figure(
+            "SELECT count(*) FROM messages JOIN queues ON messages.id >> 40 = queues.id"
+            " JOIN groups ON groups.id = group_id WHERE prefix = ? AND number = ?",
+            prefix,
+            queue,
+        )
+
+    async def count_records(self, prefix: str, output: str) -> int:
+        return self._figure(
+            "SELECT count(*) FROM records JOIN logs ON records.id >> 40 = logs.id"
+            " JOIN groups ON groups.id = group_id WHERE prefix = ? AND name = ?",
+            prefix,
+            output,
+        )
+
+    async def ledger(self, prefix: str, queue: int) -> bytes | None:
+        return self._figure(
+            "SELECT (SELECT data FROM ledgers JOIN queues ON queues.id = queue_id"
+            " JOIN groups ON groups.id = group_id WHERE prefix = ? AND number = ?)",
+            prefix,
+            queue,
+        )
+
+    def _figure(self, sql: str, *values: object):
+        with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as db:
+            return db.execute(sql, values).fetchone()[0]
+
+    async def cut(self, session: base.Session) -> None:
+        cast("client.EmbeddedSession", session).connection.abort("cut by the test")
+
+    async def restart(self) -> None:
+        self.process.kill()
+        self.process = self.start()
+
+
+@contextlib.contextmanager
+def broker_in_own_folder(handover: base.HandoverAbility) -> Iterator[EmbeddedUnderTest]:
+    """Run a broker for a while. Not in tmp_path: the path of a socket must be short."""
+    folder = Path(tempfile.mkdtemp(prefix="lbg-"))
+    broker = EmbeddedUnderTest(folder, handover)
+    try:
+        yield broker
+    finally:
+        broker.process.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def broker_of() -> Iterator[dict[base.HandoverAbility, EmbeddedUnderTest]]:
+    """One broker for each handover ability."""
+    with contextlib.ExitStack() as stack:
+        yield {ability: stack.enter_context(broker_in_own_folder(ability)) for ability in base.HandoverAbility}
