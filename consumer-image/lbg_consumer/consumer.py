@@ -109,7 +109,7 @@ class Consumer:
     @staticmethod
     async def open(process: Process, store: membership.MembershipStore, chosen: settings.Settings) -> Consumer:
         """Open handler and adapter; nothing is connected yet."""
-        adapter = process.adapter or registry.adapter_for(process.broker_url)
+        adapter = process.adapter or registry.adapter(process.broker_url)
         handler = await handlers.open_handler(chosen.handler, lanes=chosen.lanes)
         return Consumer(process, store, chosen, handler, adapter)
 

@@ -160,10 +160,28 @@ class Worker(tenures.LinkOwner):
                 assert self.tenure is not None
                 self._spawn(self._release(self.tenure, action.clean))
         self._set_timer()
+        self._guard_idle()
         said = (self.machine.reports.bound, self.machine.reports.asks, self.epoch)
         if said != self._said:
             self._said = said  # type: ignore[assignment]  # the first value is three times None
             self._around.reported()
+
+    def _guard_idle(self) -> None:
+        """Write an idle queue's ledger clean as soon as the broker may switch it away without asking."""
+        tenure = self.tenure
+        if tenure is None or not tenure.is_open or tenure.unacked or tenure.stored_clean:
+            return
+        if self.machine.state is handover.State.ACTIVE and self.machine.guards_last_ack:
+            tenure.stored_clean = True  # until the write fails: further looks must not start it again
+            self._spawn(self._save_idle(tenure))
+
+    async def _save_idle(self, tenure: Tenure) -> None:
+        try:
+            await tenure.save(clean=True)
+        except base.LinkLost:
+            log.info("queue %d: the broker had switched already", self.queue)
+        except base.BrokerError as problem:
+            log.error("queue %d: ledger not written: %s", self.queue, problem)
 
     async def _bind(self, priority: int) -> None:
         session = self._around.session

@@ -54,7 +54,7 @@ def directions(seen: Membership, table: assignment.Table, holder: str) -> tuple[
     seats = {seat.ordinal: seat for seat in seen.seats}
     mine = own_seat(seen.seats, holder)
     others = [seat for seat in seen.seats if seat.holder is not None and seat.holder != holder]
-    return tuple(_direction(queue, seen, table, mine, seats, others) for queue in range(len(table.owners)))
+    return tuple(_direction(queue, seen, table, mine, seats, others) for queue in range(table.queues))
 
 
 def _direction(

@@ -1,0 +1,279 @@
+"""A small group for tests: a real broker process, real consumers in this event loop, and a membership in memory.
+
+The coordinator's part is played by hand (`scale`, `look`), so that a test says itself when the effective CC moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lbg.brokers import base, registry
+from lbg.brokers.embedded import process as embedded
+from lbg.core import assignment, hashing, spec, wire
+from lbg.core.contract import Contract
+from lbg.core.membership import GroupView, Membership, Request, Seat, StaleSeat, StoreUnavailable
+from lbg.core.outputs import OutputRecord, from_message
+from lbg_consumer import consumer, settings
+
+PATIENCE = 20.0  # seconds a condition may take on a busy machine
+
+YAML = """
+apiVersion: lbg.dev/v1alpha1
+kind: LoadBalancedGroup
+metadata: {{name: orders}}
+spec:
+  hashing: {{count: {shards}}}
+  queues: {{count: {queues}}}
+  consumers:
+    max: {queues}
+    window: {window}
+    lanes: {lanes}
+    handler: {handler}
+    output: {{to: out}}
+    retry: {{maxAttempts: {attempts}, backoff: 1ms}}
+    onPoison: {poison}
+    drainBudget: 5s
+"""
+
+
+@dataclass
+class MemoryMembership:
+    """The membership of one test, shared by its consumers."""
+
+    view: GroupView
+    seats: dict[int, Seat] = field(default_factory=dict)
+    away: bool = False
+    _version: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def observe(self) -> Membership:
+        """Read everything."""
+        self._answer()
+        return Membership(self.view, tuple(self.seats[i] for i in sorted(self.seats)))
+
+    async def replace(self, seat: Seat) -> Seat:
+        """Compare and swap."""
+        self._answer()
+        if self.seats[seat.ordinal].version != seat.version:
+            raise StaleSeat
+        return self.put(seat)
+
+    async def changed(self, at_most: float) -> None:
+        """Wait for the next change."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), at_most)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def put(self, seat: Seat) -> Seat:
+        """Write a seat whatever its version."""
+        self._version += 1
+        self.seats[seat.ordinal] = replace(seat, version=str(self._version))
+        self.touch()
+        return self.seats[seat.ordinal]
+
+    def show(self, **fields: object) -> None:
+        """Change the view."""
+        self.view = replace(self.view, **fields)  # type: ignore[arg-type]
+        self.touch()
+
+    def touch(self) -> None:
+        """Wake everybody who waits."""
+        waiting, self._changed = self._changed, asyncio.Event()
+        waiting.set()
+
+    def _answer(self) -> None:
+        if self.away:
+            raise StoreUnavailable("the store is away")
+
+
+@dataclass
+class Running:
+    """One consumer of the test."""
+
+    name: str
+    stopped: asyncio.Event
+    task: asyncio.Task[int]
+
+    async def stop(self) -> int:
+        """Ask it to end, and wait for its exit code."""
+        self.stopped.set()
+        return await asyncio.wait_for(self.task, PATIENCE)
+
+
+@dataclass
+class Group:
+    """Everything a test talks to."""
+
+    url: str
+    broker: embedded.BrokerProcess
+    store: MemoryMembership
+    contract: Contract
+    session: base.Session
+    admin: base.Admin
+    consumers: list[Running] = field(default_factory=list)
+    _sequences: dict[int, int] = field(default_factory=dict)
+
+    async def scale(self, cc: int) -> None:
+        """Set desired and, once their seats are connected, effective CC."""
+        for ordinal in range(cc):
+            if ordinal not in self.store.seats:
+                self.store.put(Seat(ordinal, "0"))
+        self.store.show(desired=cc)
+        if cc > self.store.view.effective:
+            await self.until(lambda: all(self.store.seats[i].summary.connected for i in range(cc)))
+        self.store.show(effective=cc, generation=self.store.view.generation + 1)
+
+    def start(self, name: str, **given: object) -> Running:
+        """Start a consumer."""
+        stopped = asyncio.Event()
+        who = settings.Identity(name, f"uid-{name}", f"{len(self.consumers)}")
+        process = consumer.Process(who, self.url, **given)  # type: ignore[arg-type]
+        running = Running(name, stopped, asyncio.ensure_future(consumer.run(process, self.store, stopped)))
+        self.consumers.append(running)
+        return running
+
+    async def publish(self, keys: list[str], producer: str = "p", incarnation: int = 1) -> None:
+        """Publish one event per key, in order, and wait for the confirms."""
+        batch = []
+        shard_of = hashing.sharder(self.contract.count, self.contract.algorithm)
+        for key in keys:
+            shard = shard_of(key)
+            sequence = self._sequences.get(shard, 0)
+            self._sequences[shard] = sequence + 1
+            identity = wire.Identity(producer, incarnation, shard, sequence)
+            message = wire.stamped(wire.Message(key.encode()), key, identity, 1)
+            batch.append(base.Outgoing(base.ToShard(self.contract.prefix, shard), message))
+        outcomes = await self.session.publisher().submit(batch)
+        assert set(outcomes) == {base.Outcome.ACCEPTED}
+
+    async def outputs(self, count: int) -> list[OutputRecord]:
+        """Read the first `count` output records, in arrival order."""
+        records: list[OutputRecord] = []
+
+        async def read() -> None:
+            async for _, message in self.session.read_output(self.contract.prefix, "out"):
+                records.append(from_message(message))
+                if len(records) >= count:
+                    return
+
+        await asyncio.wait_for(read(), PATIENCE)
+        return records
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on the membership."""
+
+        async def wait() -> None:
+            while not condition():
+                for running in self.consumers:
+                    if running.task.done() and running.task.exception() is not None:
+                        running.task.result()  # it will never happen: say why
+                await self.store.changed(0.05)
+
+        await asyncio.wait_for(wait(), PATIENCE)
+
+    async def until_drained(self) -> None:
+        """Wait until every queue is empty, acknowledgements included."""
+
+        async def wait() -> None:
+            while any(state.backlog for state in await self.admin.observe(self.contract.prefix)):
+                await self.store.changed(0.02)
+
+        await asyncio.wait_for(wait(), PATIENCE)
+
+    async def until_settled(self) -> None:
+        """Wait until every queue is active at the consumer that the table names (events must be flowing)."""
+        view = self.store.view
+        table = assignment.assign(self.contract.queues, view.effective, view.group)
+
+        def is_settled() -> bool:
+            return all(q in self.store.seats[o].summary.epochs for q, o in enumerate(table.owners))
+
+        await self.until(is_settled)
+
+    @contextlib.asynccontextmanager
+    async def load(self, keys: list[str]) -> AsyncIterator[Load]:
+        """Publish the keys over and over until `end`, a batch at a time."""
+        load = Load(self, keys)
+        try:
+            yield load
+        finally:
+            load.task.cancel()
+
+    def ask(self, request: Request) -> None:
+        """File a request, as `lbg skip` does."""
+        self.store.show(requests=(*self.store.view.requests, request))
+
+    def serving(self) -> dict[int, str | None]:
+        """Return who says to be active, per queue."""
+        return {q: s.holder for s in self.store.seats.values() for q in s.summary.epochs}
+
+
+class Load:
+    """A publisher in the background."""
+
+    def __init__(self, group: Group, keys: list[str]) -> None:
+        self._ending = False
+        self._group = group
+        self._keys = keys
+        self.task = asyncio.ensure_future(self._run())
+
+    async def end(self) -> int:
+        """Publish the last batch and return how many events there were."""
+        self._ending = True
+        return await self.task
+
+    async def _run(self) -> int:
+        count = 0
+        while not self._ending:
+            await self._group.publish(self._keys)
+            count += len(self._keys)
+            await asyncio.sleep(0.01)
+        return count
+
+
+@contextlib.asynccontextmanager
+async def running_group(
+    folder: Path,
+    *,
+    handler: str = "{republish: {to: out}}",
+    ability: str = "cooperative",
+    shards: int = 64,
+    queues: int = 6,
+    window: int = 20,
+    lanes: int = 4,
+    attempts: int = 3,
+    poison: str = "Block",
+) -> AsyncIterator[Group]:
+    """Bring a group up; everything is gone afterwards."""
+    text = YAML.format(**{k: v for k, v in locals().items() if k not in ("folder", "ability")})
+    broker = await embedded.launch(
+        folder / "b.db", f"embedded://{folder}/b.sock", handover=base.HandoverAbility(ability)
+    )
+    adapter = registry.adapter(broker.url)
+    admin = await adapter.open_admin(broker.url)
+    contract = spec.contract(spec.load(text, "orders.yaml"))
+    await admin.declare(base.Topology(contract, "test", outputs=("out",)))
+    session = await adapter.open_session(broker.url, name="test")
+    store = MemoryMembership(GroupView("orders", text, 0, 0, 0, assignment.TABLE_VERSION))
+    group = Group(broker.url, broker, store, contract, session, admin)
+    try:
+        yield group
+        for running in group.consumers:
+            if not running.task.done():
+                await running.stop()
+    finally:
+        for running in group.consumers:
+            running.task.cancel()
+        await asyncio.gather(*(r.task for r in group.consumers), return_exceptions=True)
+        await session.close()
+        await admin.close()
+        if broker.is_running:
+            broker.process.send_signal(signal.SIGCONT)
+        broker.stop()
