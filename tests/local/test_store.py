@@ -57,13 +57,22 @@ def test_a_seat_that_was_deleted_cannot_be_written_and_comes_back_with_its_term(
     """Term and generation never go back, and a version from before the deletion never matches again."""
     state.create_seat(0)
     held = state.replace_seat(replace(state.membership().seats[0], holder="a", term=5, generation=3))
+    left = state.replace_seat(held.cleared())
     state.delete_seat(0)
     assert state.membership().seats == ()
     state.create_seat(0)
     with pytest.raises(StaleSeat):
-        state.replace_seat(replace(held, holder="late"))
+        state.replace_seat(replace(left, holder="late"))
     (seat,) = state.membership().seats
     assert (seat.holder, seat.term, seat.generation, seat.summary) == (None, 5, 3, Summary())
+
+
+def test_a_seat_that_was_claimed_meanwhile_is_not_deleted(state: store.State) -> None:
+    """The coordinator's look may be older than a claim."""
+    state.create_seat(0)
+    held = state.replace_seat(replace(state.membership().seats[0], holder="a"))
+    state.delete_seat(0)
+    assert state.membership().seats == (held,)
 
 
 def test_creating_a_seat_that_is_held_leaves_it_alone(state: store.State) -> None:

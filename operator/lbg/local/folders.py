@@ -62,9 +62,10 @@ class RunFolder:
         """Return where a child's standard output and error go."""
         return self.path / "logs" / f"{name}.log"
 
-    def output(self, stream: str, streams: int = 1) -> Path:
-        """Return the copy of an output stream, in arrival order: `output.jsonl`, or one file per stream."""
-        return self.path / ("output.jsonl" if streams == 1 else f"output-{stream}.jsonl")
+    @property
+    def output(self) -> Path:
+        """Return the copy of the group's output stream, in arrival order."""
+        return self.path / "output.jsonl"
 
     def create(self) -> None:
         """Create the folder and what lies in it. Idempotent.

@@ -14,6 +14,7 @@ from typing import Final
 
 from lbg.core import run_log
 from lbg.core.run_log import RunEvent
+from lbg.local.errors import StorageRefused
 from lbg.local.lines import Lines
 
 # Kinds that only local mode writes; readers of the log keep kinds that they do not know.
@@ -29,19 +30,27 @@ _KEPT: Final = 200
 
 
 class Journal:
-    """Writes events as they happen; each is in the file when `note` returns."""
+    """Writes events as they happen; each is in the file when `note` returns.
+
+    A file that cannot be written does not raise where something merely happened: `failure` says so, and the supervisor
+    ends the run, since a log with holes proves nothing.
+    """
 
     def __init__(self, path: Path, on_event: Callable[[RunEvent], None] | None = None) -> None:
         self._lines = Lines(path)
         self._on_event = on_event
+        self.failure: StorageRefused | None = None
         self.recent: deque[RunEvent] = deque(maxlen=_KEPT)
 
-    def note(self, kind: str, consumer: str | None = None, **detail: object) -> None:
-        """Write one event, stamped now. Raises StorageRefused when it cannot be written: the log is evidence."""
+    def note(self, kind: str, consumer: str | None = None, /, **detail: object) -> None:
+        """Write one event, stamped now."""
         event = RunEvent(time.time() * 1000, kind, consumer, detail)
         self.recent.append(event)
         self._lines.append([event.to_json()])
-        self._lines.flush()
+        try:
+            self._lines.flush()
+        except StorageRefused as refused:
+            self.failure = refused
         if self._on_event is not None:
             self._on_event(event)
 

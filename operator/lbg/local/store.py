@@ -72,7 +72,19 @@ class State(StateFile):
         with self.transaction("DEFERRED"):
             view = self._view()
             rows = self.connection.execute(_SEATS).fetchall()
+        if view is None:
+            raise StoreUnavailable(f"{self.path}: the supervisor has not described the group yet")
         return Membership(view, tuple(map(_seat, rows)))
+
+    def view(self) -> GroupView | None:
+        """Read the view; None before it was written first."""
+        with self.transaction("DEFERRED"):
+            return self._view()
+
+    def seats(self) -> tuple[Seat, ...]:
+        """Read all seats by ordinal."""
+        with self.guarded():
+            return tuple(map(_seat, self.connection.execute(_SEATS).fetchall()))
 
     def replace_seat(self, seat: Seat) -> Seat:
         """Write a seat if its version is still the stored one. Raises `StaleSeat` otherwise."""
@@ -98,11 +110,11 @@ class State(StateFile):
             self.execute("INSERT OR IGNORE INTO seat (ordinal, version) VALUES (?, ?)", ordinal, version)
 
     def delete_seat(self, ordinal: int) -> None:
-        """Delete a seat, whoever holds it. Idempotent."""
+        """Delete a seat if it is vacant. Idempotent."""
         with self.transaction("IMMEDIATE"):
             version = self._next_version()
-            cleared = "holder=NULL, offered=0, summary='{}'"
-            self.execute(f"UPDATE seat SET retired=1, {cleared}, version=? WHERE ordinal=?", version, ordinal)
+            statement = "UPDATE seat SET retired=1, summary='{}', version=? WHERE ordinal=? AND holder IS NULL"
+            self.execute(statement, version, ordinal)
 
     def write_view(self, view: GroupView) -> None:
         """Replace the view and its requests. Raises ValueError when the assignment generation would go back."""
@@ -151,6 +163,19 @@ class State(StateFile):
             self.execute("DELETE FROM process")
             self.connection.executemany("INSERT INTO process VALUES (?, ?, ?, ?, ?, ?)", rows)
 
+    def report_connected(self, name: str, is_connected: bool) -> None:
+        """Say whether a consumer is connected to the broker, seated or not: what readiness means."""
+        statement = (
+            "INSERT OR IGNORE INTO connected VALUES (?)" if is_connected else "DELETE FROM connected WHERE name=?"
+        )
+        with self.guarded():
+            self.execute(statement, name)
+
+    def connected(self) -> frozenset[str]:
+        """Return the names of the consumers that said so. Those of dead ones stay until they are forgotten."""
+        with self.guarded():
+            return frozenset(name for (name,) in self.connection.execute("SELECT name FROM connected"))
+
     def file_order(self, kind: str, arguments: Mapping[str, Any], by: str, at_ms: int) -> int:
         """File an order for the supervisor; return its number."""
         with self.guarded():
@@ -189,10 +214,10 @@ class State(StateFile):
         with self.guarded():
             self.execute("INSERT OR REPLACE INTO document VALUES (?, ?)", name, json.dumps(body))
 
-    def _view(self) -> GroupView:
+    def _view(self) -> GroupView | None:
         row = self.connection.execute("SELECT * FROM view").fetchone()
         if row is None:
-            raise StoreUnavailable(f"{self.path}: the supervisor has not described the group yet")
+            return None
         requests = self.connection.execute("SELECT id, kind, target, by_whom FROM request ORDER BY rowid").fetchall()
         _, group, spec, desired, effective, generation, table_version, suspended = row
         asked = tuple(Request(*request) for request in requests)
