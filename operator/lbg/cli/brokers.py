@@ -1,0 +1,104 @@
+"""Which broker a command talks to, and the event loop in which it does so.
+
+The URL may hold a password. It is taken from the environment or a file as well as from the command line, which other
+users of the machine can read; once known, its password is hidden from everything that is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+
+import typer
+
+from lbg.cli import redaction
+from lbg.cli.errors import BadInput
+
+if TYPE_CHECKING:
+    from lbg.brokers import base
+
+T = TypeVar("T")
+
+VARIABLE: Final = "LBG_BROKER"
+_LONGEST: Final = 10_000
+
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help=f"Broker's URL; also from {VARIABLE}. Without any: that of the run going on here.",
+    ),
+]
+UrlFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--broker-file", metavar="FILE", help="File that holds the broker's URL on one line.")
+]
+
+
+def given(url: str | None, file: Path | None) -> str | None:
+    """Return the URL that the caller gave, wherever it stands, and hide its password from now on; None without one.
+
+    Raises:
+        BadInput: two are given, or what is given is no URL.
+        OSError: the file cannot be read.
+    """
+    if url is not None and file is not None:
+        raise BadInput("--broker-file: stands beside --broker: give one of them")
+    source = "--broker"
+    if file is not None:
+        source = str(file)
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            url = opened.read(_LONGEST).strip()
+    elif url is None:
+        source, url = VARIABLE, os.environ.get(VARIABLE)
+    if url is None or (source == VARIABLE and not url):
+        return None
+    redaction.remember(url)
+    # What is wrong with it is not shown: half of a URL may be the half with the password.
+    if "://" not in url or any(c.isspace() for c in url):
+        raise BadInput(
+            f"{source}: is no URL of a broker: write one such as amqp://host:5672/ or embedded:///run/lbg.sock"
+        )
+    return url
+
+
+def chosen(url: str | None, file: Path | None) -> str:
+    """Return the URL given, or that of the only run that is live here.
+
+    Raises:
+        BadInput: none is given and no run is live; see also `given`.
+    """
+    from lbg.cli import runs
+
+    found = given(url, file) or runs.broker_of_the_live_run()
+    if found is None:
+        raise BadInput(f"--broker: is missing: name the broker's URL here, in --broker-file or in {VARIABLE}")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def admin(url: str) -> AsyncIterator[base.Admin]:
+    """Open the control plane of the broker at a URL.
+
+    Raises:
+        BrokerError: no adapter knows the URL, nothing answers, or it does not let us in.
+    """
+    from lbg.brokers import registry
+
+    opened = await registry.adapter(url).open_admin(url)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, with what libraries log about it as single lines on standard error."""
+    from lbg.cli import diagnostics
+
+    with diagnostics.on_standard_error():
+        return asyncio.run(main)
