@@ -106,6 +106,18 @@ def test_standbys_are_other_consumers_and_distinct(table: Table) -> None:
         assert table.standby(queue, -1) is None
 
 
+@pytest.mark.parametrize(
+    ("queues", "consumers", "group", "depth"),
+    [(4, 3, "g208368", ALL), (4, 3, "g558070", 2), (6, 3, "g217979", 2), (6, 3, "g169001", 3)],
+)
+def test_an_ordinal_without_room_for_rank_0_still_gets_a_later_rank(
+    queues: int, consumers: int, group: str, depth: Standbys
+) -> None:
+    """Groups in which hashing settles rank 0 last: their queues once had fewer standbys than configured."""
+    table = assign(queues, consumers, group, standbys=depth)
+    assert {len(table.standbys(queue)) for queue in range(queues)} == {consumers - 1}
+
+
 @given(tables(least=2))
 def test_a_dead_consumers_queues_spread_within_one_over_all_survivors(table: Table) -> None:
     """Whoever dies, its queues go to their first standbys in shares that differ by at most one."""

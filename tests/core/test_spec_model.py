@@ -196,6 +196,13 @@ def test_defaults_that_follow_other_fields() -> None:
     assert spec.parse(given, "g.yaml").spec.consumers.output_to == "results"
 
 
+def test_equal_bounds_are_allowed() -> None:
+    """HC = QC = max = min = replicas = a schedule's floor breaks no rule between fields."""
+    document = group(hashing__count=3, queues__count=3, consumers__max=3, consumers__min=3, consumers__replicas=3)
+    put(document["spec"], "autoscaling.schedules", [{"cron": "0 8 * * *", "min": 3}])
+    assert spec.parse(document, "g.yaml").spec.max_consumers == 3
+
+
 def test_the_name_is_qualified_by_the_namespace() -> None:
     """The assignment's ties hang on it, so two namespaces differ."""
     document = group()

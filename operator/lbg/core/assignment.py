@@ -235,11 +235,13 @@ def _spread(
 
 
 def _candidates(queue: int, consumers: int, group: str) -> Iterator[int]:
-    """Yield ordinals in the order in which they may stand by for a queue, with repeats, each at least once."""
+    """Yield ordinals in the order in which they may stand by for a queue, with repeats, each at least twice."""
     name = f"{group}/queue/{queue}".encode()
     for attempt in range(4 * consumers):
         yield _jump(xxh64_intdigest(name, attempt), consumers)
-    # Hashes alone may miss an ordinal for long; the last ranks of All need everybody.
+    # Hashes alone may miss an ordinal for long. One sweep over everybody is sure to settle rank 0, but may pass over
+    # ordinals that have no room for it; those must come up again, or later ranks would be short of them.
+    yield from range(consumers)
     yield from range(consumers)
 
 
