@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 import typer
 
 from lbg.cli import redaction
-from lbg.cli.errors import BadInput
+from lbg.cli.errors import BadInput, Ended
+from lbg.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from lbg.brokers import base
@@ -80,16 +81,31 @@ def chosen(url: str | None, file: Path | None) -> str:
     return found
 
 
+def adapter(url: str) -> base.Adapter:
+    """Return the adapter for a URL.
+
+    Raises:
+        Ended: no adapter knows the scheme, or what it needs is not installed; the line says which extra to install.
+    """
+    from lbg.brokers import base, registry
+
+    try:
+        return registry.adapter(url)
+    except base.Unsupported as refused:
+        # A scheme that the registry knows is refused for one reason only.
+        is_known = url.partition("://")[0] in registry.ADAPTERS
+        raise Ended(str(refused), ExitCode.MISSING_EXTRA if is_known else ExitCode.USAGE) from refused
+
+
 @contextlib.asynccontextmanager
 async def admin(url: str) -> AsyncIterator[base.Admin]:
     """Open the control plane of the broker at a URL.
 
     Raises:
-        BrokerError: no adapter knows the URL, nothing answers, or it does not let us in.
+        Ended: as `adapter`.
+        BrokerError: nothing answers, or it does not let us in.
     """
-    from lbg.brokers import registry
-
-    opened = await registry.adapter(url).open_admin(url)
+    opened = await adapter(url).open_admin(url)
     try:
         yield opened
     finally:

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(file: inputs.GroupFile, form: output.Output = output.Format.TEXT) -> ExitCode:
-    """Check a group's YAML, and show it with every default filled in.
+    """Check a group's YAML and show its defaults.
 
     Each wrong field gives one line: its path, the value, what is wrong and what to write instead.
     """
@@ -81,7 +81,10 @@ def plan(
     ],
     form: output.Output = output.Format.TEXT,
 ) -> None:
-    """Say which queues would move if the number of consumers changed, and what the fewest possible moves are."""
+    """Say which queues a change of replicas would move.
+
+    And how many moves are the fewest possible (lower_bound). Nothing is changed; no broker is needed.
+    """
     from lbg.core import assignment
 
     group = inputs.read_group(file)

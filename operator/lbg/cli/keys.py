@@ -33,7 +33,10 @@ def hash_key(
     queues: Annotated[int | None, typer.Option(metavar="QC", help="Number of queues: also say which one.")] = None,
     form: output.Output = output.Format.TEXT,
 ) -> None:
-    """Say to which shard, and to which queue, a key goes."""
+    """Say to which shard a key goes.
+
+    With --queues also to which queue. Publishers in any language that follow the contract get the same numbers.
+    """
     with inputs_refused_as():
         shard = hashing.shard_of(key, count, algorithm)
         # Asking for the stripe rather than the queue checks QC against HC too.

@@ -1,11 +1,11 @@
-"""Which local run a command means when it names none: the only live one here."""
+"""Which local run a command means: the one that is named, or the only live one here."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -14,13 +14,12 @@ from lbg.cli.errors import NotNow
 if TYPE_CHECKING:
     from lbg.local.folders import RunFolder
 
-Run: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--run", "-r", metavar="NAME|FOLDER", help="Group or run folder; not needed while one run is live here."
-    ),
+_HELP: Final = "Group or run folder of a live run"
+
+Named: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help=f"{_HELP}.")]
+Optional: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="GROUP", help=f"{_HELP}; not needed while only one is live here.")
 ]
-"""The option of every command that talks to a live run."""
 
 
 def meant(run: str | None) -> str:
@@ -35,8 +34,8 @@ def meant(run: str | None) -> str:
     if len(found) == 1:
         return str(found[0].path)
     if not found:
-        raise NotNow("no run is live here: start one with `lbg run GROUP.yaml`, or name its folder with --run")
-    raise NotNow(f"{len(found)} runs are live, name one with --run: {', '.join(str(run.path) for run in found)}")
+        raise NotNow("no run is live here: start one with `lbg run GROUP.yaml`, or name its folder")
+    raise NotNow(f"{len(found)} runs are live, name one by its folder: {', '.join(str(run.path) for run in found)}")
 
 
 def live() -> Iterator[RunFolder]:
@@ -52,17 +51,24 @@ def live() -> Iterator[RunFolder]:
         yield from (run for run in candidates if folders.is_live(run))
 
 
-def broker_of_the_live_run() -> str | None:
-    """Return the URL of the embedded broker of the only live run here, or None.
+def find(group_or_dir: str) -> RunFolder:
+    """Return the live run of a group, or in a folder. Raises LocalError as `folders.find`."""
+    from lbg.local import folders
 
-    A run on another broker does not count: what its folder says of the URL lacks the credentials.
-    """
+    return folders.find(group_or_dir, Path.cwd())
+
+
+def broker_of(run: RunFolder) -> str | None:
+    """Return the URL of a run's embedded broker; None for another broker, whose URL in the folder lacks credentials."""
     from lbg.brokers.embedded.connection import TCP_SCHEME, UNIX_SCHEME
     from lbg.local import store
 
-    found = list(live())
-    if len(found) != 1:
-        return None
-    with contextlib.closing(store.open_existing(found[0].state)) as state:
+    with contextlib.closing(store.open_existing(run.state)) as state:
         url = state.run().broker
     return url if url.partition("://")[0] in (UNIX_SCHEME, TCP_SCHEME) else None
+
+
+def broker_of_the_live_run() -> str | None:
+    """Return the URL of the embedded broker of the only live run here, or None."""
+    found = list(live())
+    return broker_of(found[0]) if len(found) == 1 else None

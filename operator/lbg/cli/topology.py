@@ -56,9 +56,9 @@ def create(
     owner: Owner = None,
     form: output.Output = output.Format.TEXT,
 ) -> None:
-    """Create the queues of a group on a broker. Names that are in use by somebody else are refused, and named.
+    """Create the queues of a group on a broker.
 
-    Creating the same group again changes nothing.
+    A name that somebody else uses is refused, and its owner is named. Creating the same group again changes nothing.
     """
     group = inputs.read_group(file)
     url = brokers.chosen(broker, broker_file)
@@ -103,7 +103,11 @@ def _topology(group: spec.LoadBalancedGroup, owner: str) -> base.Topology:
 def list_streams(
     broker: brokers.Url = None, broker_file: brokers.UrlFile = None, form: output.Output = output.Format.TEXT
 ) -> None:
-    """List the streams on a broker: contract, owner, events not yet handled and bound consumers."""
+    """List the streams on a broker.
+
+    With contract, owner, events not handled yet (backlog) and bound consumers (links). What the broker does not tell is
+    `unknown`, in JSON null, and never 0.
+    """
     rows = brokers.run(_listed(brokers.chosen(broker, broker_file)))
     if form is output.Format.JSON:
         output.write_json({"streams": rows})
@@ -167,10 +171,10 @@ def delete(
     yes: Yes = False,
     form: output.Output = output.Format.TEXT,
 ) -> None:
-    """Delete a stream: its queues, outputs and dead letters, after a question.
+    """Delete a stream from a broker.
 
-    Refused while events wait in its queues or consumers are bound (--force deletes all the same), and for a stream
-    with another owner (--owner MARK says that you mean it).
+    Its queues, outputs and dead letters go, after a question. Refused while events wait in its queues or consumers are
+    bound (--force deletes all the same), and for a stream with another owner (--owner MARK says that you mean it).
     """
     url = brokers.chosen(broker, broker_file)
     found, backlog, links = brokers.run(_found(url, prefix))

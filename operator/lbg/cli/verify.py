@@ -64,10 +64,11 @@ def verify(
     ] = None,
     form: output.Output = output.Format.TEXT,
 ) -> ExitCode:
-    """Check what consumers wrote: order, gaps and duplicates per key, and what each move of a queue cost.
+    """Check what consumers wrote: order, gaps, duplicates.
 
-    OUTPUT is read in arrival order and never sorted. The exit code is 0 only if the verdict is ok. With --follow a
-    verdict is printed whenever there is news, as one JSON value a line with -o json.
+    Also counts the moves of queues and what each cost. OUTPUT is read in arrival order and never sorted. The exit code
+    is 0 only if the verdict is ok. With --follow a verdict is printed whenever there is news, as one JSON value a line
+    with -o json.
     """
     from lbg import validator
 

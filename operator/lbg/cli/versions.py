@@ -24,7 +24,7 @@ def ours() -> str:
 
 
 def version(form: output.Output = output.Format.TEXT) -> None:
-    """Print the version of lbg, of Python, and which extras are installed."""
+    """Print versions and installed extras."""
     # An extra counts when all of its modules are there; asking for their place does not import them.
     missing = {extra for module, extra in errors.EXTRAS.items() if util.find_spec(module) is None}
     extras = {extra: extra not in missing for extra in sorted(set(errors.EXTRAS.values()))}
