@@ -111,5 +111,4 @@ class EmbeddedBroker:
 def shown(url: str) -> str:
     """Return a broker's URL without its credentials and parameters, for people and files."""
     parts = urllib.parse.urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -14,7 +14,7 @@ import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from typing import Final
+from typing import Final, NamedTuple
 
 from lbg.brokers import base
 from lbg.core import actions, conditions, plan, run_log, spec
@@ -40,6 +40,13 @@ class Broker:
     topology: base.Topology
 
 
+class Look(NamedTuple):
+    """What one pass saw and what it made of it."""
+
+    seen: Observed
+    plan: plan.Plan
+
+
 class Coordinator:
     """One group's plan, made and applied again and again."""
 
@@ -58,8 +65,6 @@ class Coordinator:
         self._topology_at = float("-inf")
         self._record = records.load(state, group.name, text)
         self._zones = _zones(group)
-        self.plan: plan.Plan | None = None
-        self.seen: Observed | None = None
 
     @property
     def record(self) -> GroupRecord:
@@ -72,8 +77,8 @@ class Coordinator:
             await self._admin.close()
             self._admin = None
 
-    async def step(self) -> plan.Plan:
-        """Make one pass; return the plan.
+    async def step(self) -> Look:
+        """Make one pass.
 
         Raises:
             StoreUnavailable: the state file cannot be read or written now; try again.
@@ -84,8 +89,7 @@ class Coordinator:
         self._record = replace(self._record, conditions=made.conditions, last_plan=made.status.last_plan)
         await self._apply(made.actions, seen)
         records.save(self._state, self._record)
-        self.seen, self.plan = seen, made
-        return made
+        return Look(seen, made)
 
     def request(self, replicas: int) -> None:
         """Ask for a number of consumers, as `/scale` does."""
@@ -160,7 +164,6 @@ class Coordinator:
         if self._admin is not None:
             with contextlib.suppress(base.Conflict):  # the next look names it
                 await self._admin.declare(self._broker.topology)
-                self._journal.note(run_log.CONTRACT, **self._broker.topology.contract.to_mapping())
             self._topology_at = float("-inf")
 
     def _set_desired(self, action: actions.SetDesired) -> None:

@@ -27,7 +27,6 @@ class ConsumerRow:
     name: str
     seat: int | None
     phase: str  # starting | ready | stopping
-    queues: int
     rate: float
     busy: float
 
@@ -39,6 +38,7 @@ class Frame:
     group: str
     broker: str
     shards: int
+    queue_count: int
     folder: str
     seconds: float  # since the run started
     mode: str  # of autoscaling
@@ -47,9 +47,9 @@ class Frame:
     ready: int
     backlog: int | None
     rate_in: float | None  # events published per second
-    rate_out: float  # events handled per second
+    rate_out: float | None  # events handled per second
     history: Sequence[int | None]  # backlog over the last seconds, oldest first
-    queues: Sequence[QueueRow]
+    queues: Sequence[QueueRow]  # all of them, or the ones with the largest backlog
     consumers: Sequence[ConsumerRow]
     events: Sequence[tuple[str, str]]  # time of day and sentence, oldest first
     trouble: str | None = None  # what a person should know first

@@ -22,7 +22,7 @@ RUN_STARTED: Final = "run-started"
 RUN_STOPPING: Final = "run-stopping"
 RUN_ENDED: Final = "run-ended"
 CRASH_LOOP: Final = "crash-loop"
-REFUSED: Final = "refused"
+ROLLOUT_STARTED: Final = "rollout-started"
 OVERRIDDEN: Final = "overridden"
 NOTE: Final = "note"
 
@@ -67,6 +67,10 @@ def sentence(event: RunEvent) -> str:
             return f"replicas {detail.get('from')} -> {detail.get('to')}: {detail.get('why', '')}"
         case run_log.EFFECTIVE:
             return f"effective CC {detail.get('cc')}, generation {detail.get('generation')}"
+        case run_log.CONSUMER_STARTED:
+            return f"{who} started (pid {detail.get('pid')})"
+        case run_log.CONSUMER_STOPPED:
+            return f"{who} handed over and left"
         case run_log.CONSUMER_KILLED:
             return f"{who} killed with {detail.get('signal', 'SIGKILL')}"
         case run_log.CONSUMER_DIED:

@@ -71,7 +71,7 @@ def picture(frame: Frame, width: int, height: int) -> RenderableType:
 def _title(frame: Frame) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(frame.group, "bold")
-    text.append(f"  on {frame.broker}  {frame.shards} shards, {len(frame.queues)} queues", "dim")
+    text.append(f"  on {frame.broker}  {frame.shards} shards, {frame.queue_count} queues", "dim")
     text.append(f"  {_clock(frame.seconds)}  {frame.folder}", "dim")
     return text
 
@@ -99,9 +99,9 @@ def _body(frame: Frame, width: int, room: int) -> tuple[RenderableType, int]:
     beside = width >= _QUEUE_WIDTH + _CONSUMER_WIDTH - 8
     columns = max(1, (width - _CONSUMER_WIDTH) // _QUEUE_WIDTH) if beside else 1
     rows = room - 1
-    queues, hidden = _most_loaded(frame.queues, rows * columns)
-    if hidden:
-        queues, hidden = _most_loaded(frame.queues, max(1, (rows - 1) * columns))
+    queues = list(frame.queues)
+    if frame.queue_count > len(queues) or len(queues) > rows * columns:
+        queues = _most_loaded(queues, max(1, (rows - 1) * columns))
     per_column = -(-len(queues) // columns) if queues else 0
     grid = Table.grid(padding=(0, 2, 0, 0))
     cells: list[RenderableType] = [
@@ -112,20 +112,19 @@ def _body(frame: Frame, width: int, room: int) -> tuple[RenderableType, int]:
     grid.add_row(*cells)
     listed = min(len(frame.consumers), rows) if beside else 0
     used = 1 + max(per_column, listed, 1)
+    hidden = frame.queue_count - len(queues)
     if not hidden:
         return grid, used
-    shown = {row.queue for row in queues}
-    rest = [row.backlog for row in frame.queues if row.queue not in shown]
-    backlog = None if any(value is None for value in rest) else sum(value or 0 for value in rest)
-    return Group(grid, _line(f"{hidden} more queues, backlog {frames.count(backlog)}", "dim")), used + 1
+    shown = [row.backlog for row in queues]
+    known = frame.backlog is not None and None not in shown
+    rest = (frame.backlog or 0) - sum(value or 0 for value in shown) if known else None
+    return Group(grid, _line(f"{hidden} more queues, backlog {frames.count(rest)}", "dim")), used + 1
 
 
-def _most_loaded(rows: Sequence[QueueRow], room: int) -> tuple[list[QueueRow], int]:
-    """Return the queues that fit, by index, and how many do not; those with the largest backlog stay."""
-    if len(rows) <= room:
-        return list(rows), 0
+def _most_loaded(rows: Sequence[QueueRow], room: int) -> list[QueueRow]:
+    """Return the queues that fit, by index; those with the largest backlog stay, and the unknown ones first of all."""
     by_backlog = sorted(rows, key=lambda row: (row.backlog is not None, -(row.backlog or 0), row.queue))
-    return sorted(by_backlog[:room], key=lambda row: row.queue), len(rows) - room
+    return sorted(by_backlog[:room], key=lambda row: row.queue)
 
 
 def _queue_table(rows: Sequence[QueueRow]) -> Table:
