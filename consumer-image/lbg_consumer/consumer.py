@@ -117,7 +117,9 @@ class Consumer:
         """Serve until told to stop, then hand everything over."""
         session = await self._keeper.open_first()
         self.ability = handover.Ability(session.abilities.handover.value)
-        self.can_ack_and_publish = session.abilities.ack_and_publish
+        # Where the broker switches by itself, the last acknowledgement must wait for the ledger, and one that is on its
+        # way together with an output cannot be told from the last.
+        self.can_ack_and_publish = session.abilities.ack_and_publish and self.ability is not handover.Ability.BROKER
         self.workers = [
             Worker(queue, self, self.lanes, self.settings.timing) for queue in range(self.settings.contract.queues)
         ]

@@ -173,6 +173,8 @@ class Workbench:
             return
         output = self._settings.output
         if output is not None:
+            self._lanes.settle(slot)
+            self.pump()
             record = self._record(slot, item, event, started, ended)
             if not await self._write_output(slot, item, output, record, body):
                 return
@@ -219,7 +221,7 @@ class Workbench:
         message = wire.Message(body or b"", record.to_headers(), record.message_id, item.delivery.message.content_type)
         outgoing = base.Outgoing(base.ToOutput(self._settings.contract.prefix, output), message)
         link = item.tenure.link
-        if self._settings.handler.republish is not None and link is not None and self._writes_with_ack(item):
+        if self._settings.handler.republish is not None and link is not None and self._around.can_ack_and_publish:
             try:
                 await link.ack_and_publish(item.delivery.tag, outgoing)
             except base.BrokerError as problem:
@@ -231,11 +233,6 @@ class Workbench:
             self._leave(slot)
             return False
         return await self._publish(slot, item, outgoing)
-
-    def _writes_with_ack(self, item: Item) -> bool:
-        # A guarded acknowledgement must wait for the ledger, so it cannot travel with the output.
-        guarded = self._around.guards_last_ack(item.tenure.queue)
-        return self._around.can_ack_and_publish and not guarded
 
     async def _publish(self, slot: lanes.Slot, item: Item, outgoing: base.Outgoing) -> bool:
         """Publish until the broker has taken it; False, with the lane freed, if the link was lost first."""

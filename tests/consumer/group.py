@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,40 +41,19 @@ spec:
 
 
 @dataclass
-class MemoryMembership:
-    """The membership of one test, shared by its consumers."""
+class Records:
+    """The membership of one test, shared by its consumers and written by hand."""
 
     view: GroupView
     seats: dict[int, Seat] = field(default_factory=dict)
     away: bool = False
-    _version: int = 0
+    version: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def observe(self) -> Membership:
-        """Read everything."""
-        self._answer()
-        return Membership(self.view, tuple(self.seats[i] for i in sorted(self.seats)))
-
-    async def replace(self, seat: Seat) -> Seat:
-        """Compare and swap."""
-        self._answer()
-        if self.seats[seat.ordinal].version != seat.version:
-            raise StaleSeat
-        return self.put(seat)
-
-    async def changed(self, at_most: float) -> None:
-        """Wait for the next change."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), at_most)
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
     def put(self, seat: Seat) -> Seat:
         """Write a seat whatever its version."""
-        self._version += 1
-        self.seats[seat.ordinal] = replace(seat, version=str(self._version))
         self.touch()
+        self.seats[seat.ordinal] = replace(seat, version=str(self.version))
         return self.seats[seat.ordinal]
 
     def show(self, **fields: object) -> None:
@@ -85,11 +63,46 @@ class MemoryMembership:
 
     def touch(self) -> None:
         """Wake everybody who waits."""
+        self.version += 1
         waiting, self._changed = self._changed, asyncio.Event()
         waiting.set()
 
+    async def changed(self, at_most: float, since: int) -> None:
+        """Wait until the version is beyond `since`."""
+        if self.version == since:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), at_most)
+
+
+@dataclass
+class MemoryMembership:
+    """One consumer's access to the records."""
+
+    records: Records
+    _seen: int = -1
+
+    async def observe(self) -> Membership:
+        """Read everything."""
+        self._answer()
+        self._seen = self.records.version
+        return Membership(self.records.view, tuple(self.records.seats[i] for i in sorted(self.records.seats)))
+
+    async def replace(self, seat: Seat) -> Seat:
+        """Compare and swap."""
+        self._answer()
+        if self.records.seats[seat.ordinal].version != seat.version:
+            raise StaleSeat
+        return self.records.put(seat)
+
+    async def changed(self, at_most: float) -> None:
+        """Wait for a change since the last look."""
+        await self.records.changed(at_most, self._seen)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
     def _answer(self) -> None:
-        if self.away:
+        if self.records.away:
             raise StoreUnavailable("the store is away")
 
 
@@ -113,7 +126,7 @@ class Group:
 
     url: str
     broker: embedded.BrokerProcess
-    store: MemoryMembership
+    store: Records
     contract: Contract
     session: base.Session
     admin: base.Admin
@@ -135,7 +148,9 @@ class Group:
         stopped = asyncio.Event()
         who = settings.Identity(name, f"uid-{name}", f"{len(self.consumers)}")
         process = consumer.Process(who, self.url, **given)  # type: ignore[arg-type]
-        running = Running(name, stopped, asyncio.ensure_future(consumer.run(process, self.store, stopped)))
+        running = Running(
+            name, stopped, asyncio.ensure_future(consumer.run(process, MemoryMembership(self.store), stopped))
+        )
         self.consumers.append(running)
         return running
 
@@ -174,7 +189,7 @@ class Group:
                 for running in self.consumers:
                     if running.task.done() and running.task.exception() is not None:
                         running.task.result()  # it will never happen: say why
-                await self.store.changed(0.05)
+                await self.store.changed(0.05, self.store.version)
 
         await asyncio.wait_for(wait(), PATIENCE)
 
@@ -183,7 +198,7 @@ class Group:
 
         async def wait() -> None:
             while any(state.backlog for state in await self.admin.observe(self.contract.prefix)):
-                await self.store.changed(0.02)
+                await self.store.changed(0.02, self.store.version)
 
         await asyncio.wait_for(wait(), PATIENCE)
 
@@ -205,6 +220,17 @@ class Group:
             yield load
         finally:
             load.task.cancel()
+
+    async def restart_broker(self) -> None:
+        """Kill the broker with SIGKILL and start it anew on the same store and address."""
+        await self.session.close()
+        await self.admin.close()
+        ability = self.session.abilities.handover
+        self.broker.kill()
+        self.broker = await embedded.launch(self.broker.store, self.url, handover=ability)
+        adapter = registry.adapter(self.url)
+        self.admin = await adapter.open_admin(self.url)
+        self.session = await adapter.open_session(self.url, name="test")
 
     def ask(self, request: Request) -> None:
         """File a request, as `lbg skip` does."""
@@ -234,7 +260,7 @@ class Load:
         while not self._ending:
             await self._group.publish(self._keys)
             count += len(self._keys)
-            await asyncio.sleep(0.01)
+            await self._group.store.changed(0.02, self._group.store.version)  # a moderate rate, whatever the machine
         return count
 
 
@@ -261,10 +287,11 @@ async def running_group(
     contract = spec.contract(spec.load(text, "orders.yaml"))
     await admin.declare(base.Topology(contract, "test", outputs=("out",)))
     session = await adapter.open_session(broker.url, name="test")
-    store = MemoryMembership(GroupView("orders", text, 0, 0, 0, assignment.TABLE_VERSION))
+    store = Records(GroupView("orders", text, 0, 0, 0, assignment.TABLE_VERSION))
     group = Group(broker.url, broker, store, contract, session, admin)
     try:
         yield group
+        store.show(suspended=True)  # nobody is left to take over: do not wait for a successor
         for running in group.consumers:
             if not running.task.done():
                 await running.stop()
@@ -272,8 +299,6 @@ async def running_group(
         for running in group.consumers:
             running.task.cancel()
         await asyncio.gather(*(r.task for r in group.consumers), return_exceptions=True)
-        await session.close()
-        await admin.close()
-        if broker.is_running:
-            broker.process.send_signal(signal.SIGCONT)
-        broker.stop()
+        await group.session.close()
+        await group.admin.close()
+        group.broker.stop()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lbg.core.outputs import OutputRecord
-
-from . import group as groups
+from tests.consumer import group as groups
 
 ABILITIES = ["cooperative", "broker", "exclusive"]
 KEYS = [f"key-{i}" for i in range(40)]

@@ -12,8 +12,12 @@ A slot is in one of these states:
 | -------- | --------------------------------------------------- | ------------------------------- |
 | idle     | no work                                             | `offer`                         |
 | ready    | work, waits for a lane                              | `take` -> occupied              |
-| occupied | its event is being handled                          | `finish`, `hold`                |
+| occupied | its event is being handled                          | `settle`, `finish`, `hold`      |
+| settling | handled; output and acknowledgement are on the way  | `finish`                        |
 | held     | its head event waits (backoff, block)               | `resume` -> ready, `drop`       |
+
+A settling slot has given its lane back and still starts nothing: waiting for a confirm costs no handler its place, and
+the shard's output stays in order.
 
 A queue may be *paused*: its slots keep what they have and start nothing (draining). `drop` forgets what a queue has
 buffered; an occupied slot stays occupied, because the call behind it goes on: a Python thread or an HTTP request
@@ -43,6 +47,7 @@ class Slot(NamedTuple):
 class _Work(Generic[Item]):
     waiting: deque[tuple[Item, bool]] = field(default_factory=deque)
     occupied: bool = False
+    settling: bool = False  # occupied, but its lane is free again
     held: bool = False
     in_line: bool = False
 
@@ -116,6 +121,11 @@ class Lanes(Generic[Item]):
             return slot, item, alone
         return None
 
+    def settle(self, slot: Slot) -> None:
+        """Give the lane back while the slot stays occupied: the handler returned, its output is being confirmed."""
+        self._free_lane(slot, self._slots[slot])
+        self._slots[slot].settling = True
+
     def finish(self, slot: Slot) -> None:
         """Free the slot's lane: its event is done, or the call behind a lost queue has returned."""
         self._leave(slot, self._slots[slot])
@@ -164,13 +174,17 @@ class Lanes(Generic[Item]):
             self._line.append(slot)
 
     def _leave(self, slot: Slot, work: _Work[Item]) -> None:
-        work.occupied = False
-        self._running -= 1
+        self._free_lane(slot, work)
+        work.occupied = work.settling = False
         self._in_hand[slot.queue] -= 1
-        if self._alone == slot:
-            self._alone = None
         if work.waiting:
             self._line_up(slot, work)
         elif not work.held:
             # Idle slots are forgotten: an unsharded or huge key space must not grow this table for ever.
             del self._slots[slot]
+
+    def _free_lane(self, slot: Slot, work: _Work[Item]) -> None:
+        if not work.settling:
+            self._running -= 1
+            if self._alone == slot:
+                self._alone = None

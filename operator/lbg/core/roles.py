@@ -34,7 +34,7 @@ class Direction:
     primary_asks: bool = False  # the primary was refused and asks for the queue (exclusive bind)
     primary_absent: bool = True  # nobody claims the primary's seat, or its holder is not connected
     aside: bool = True  # no waiting link is known to be registered ahead of the primary
-    aware: bool = True  # every reported holder of the queue has seen this generation
+    aware: bool = True  # everybody reported as bound has seen this generation
     must_release: bool = False  # nobody should serve: CC is 0 or the group is suspended
 
 
@@ -69,7 +69,8 @@ def _direction(
     owner = table.owner(queue)
     if owner is None or seen.view.suspended:
         return Direction(Role.NONE, generation=generation, must_release=True)
-    holding = [seat for seat in others if queue in seat.summary.epochs]
+    # A link that is bound may be active without having said so yet.
+    holding = [seat for seat in others if queue in seat.summary.epochs or queue in seat.summary.bound]
     aware = all(seat.generation >= generation for seat in holding)
     if mine is not None and mine.ordinal == owner:
         return Direction(Role.PRIMARY, generation=generation, term=mine.term, primary_absent=False, aware=aware)

@@ -1,0 +1,43 @@
+"""Handlers that tests name by path; what they should do is set from the test."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import threading
+
+from lbg_consumer.events import Event
+
+failing: collections.Counter[str] = collections.Counter()  # key -> how many more calls fail
+calls: list[tuple[str, int, int]] = []  # key, sequence, attempt
+gate = asyncio.Event()
+threads: set[str] = set()
+released = threading.Event()
+
+
+async def fails_on_demand(event: Event) -> bytes:
+    """Fail as often as the test asked for this key."""
+    calls.append((event.key, event.sequence if event.sequence is not None else -1, event.attempt))
+    if failing[event.key] > 0:
+        failing[event.key] -= 1
+        raise ValueError(f"{event.key} is not for me")
+    return event.body
+
+
+def in_threads(event: Event) -> str:
+    """Handle in a thread."""
+    threads.add(threading.current_thread().name)
+    return event.key
+
+
+def waits_for_release(event: Event) -> None:
+    """Run until the test lets go, whatever happens to the connection."""
+    calls.append((event.key, event.sequence if event.sequence is not None else -1, event.attempt))
+    if event.key == "stuck":
+        released.wait(30)
+
+
+async def exits(event: Event) -> None:
+    """Do what no handler should."""
+    if event.key == "bad":
+        raise SystemExit(3)
