@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lbg.brokers import base
 from lbg.core import ledger as ledgers
+from lbg.core import wire
 
 
 class Tenure:
@@ -82,8 +83,9 @@ class Item:
     delivery: base.Delivery
     tenure: Tenure
     message_id: str
+    identity: wire.Identity | None
     journal: bool = False  # write to the ledger that it starts, before it starts
-    failures: int = field(default=0)
+    failures: int = 0
 
 
 class Listener:

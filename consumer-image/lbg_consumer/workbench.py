@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from lbg.brokers import base
 from lbg.core import lanes, marks, wire
 from lbg.core import ledger as ledgers
 from lbg.core.outputs import OutputRecord
-from lbg_consumer import handlers, outputs
+from lbg_consumer import descriptions, handlers, outputs
 from lbg_consumer.events import Event
 from lbg_consumer.settings import Settings
 from lbg_consumer.tally import Tally
@@ -117,7 +118,7 @@ class Workbench:
         if tenure.is_over:
             self._leave(slot)
             return
-        identity = item.delivery.message.identity
+        identity = item.identity
         if identity is None:
             self._note(tenure, marks.Violation.UNSEQUENCED)
         elif tenure.has_ledger:
@@ -151,7 +152,7 @@ class Workbench:
         if item.journal and not await self._journal(item, alone):
             self._leave(slot)
             return
-        event = self._event(slot, item)
+        event = descriptions.event_of(slot, item)
         tenure.handled_any = True
         started = self._around.wall_ms()
         self._calls[id(item)] = item, self._around.now()
@@ -175,7 +176,7 @@ class Workbench:
         if output is not None:
             self._lanes.settle(slot)
             self.pump()
-            record = self._record(slot, item, event, started, ended)
+            record = self._record(item, event, started, ended)
             if not await self._write_output(slot, item, output, record, body):
                 return
         self._done(slot, item)
@@ -191,26 +192,6 @@ class Workbench:
         except base.BrokerError as problem:
             log.error("journal not written: %s", problem)
         return True
-
-    def _event(self, slot: lanes.Slot, item: Item) -> Event:
-        message, tenure = item.delivery.message, item.tenure
-        identity = message.identity
-        return Event(
-            body=message.body,
-            key=message.key or "",
-            shard=slot.shard,
-            queue=slot.queue,
-            epoch=tenure.ledger.epoch,
-            message_id=message.message_id or "",
-            producer=identity.producer if identity else None,
-            incarnation=identity.incarnation if identity else None,
-            sequence=identity.sequence if identity else None,
-            redelivered=item.delivery.redelivered,
-            attempt=self._attempt(item),
-            first_after_handover=not tenure.handled_any,
-            headers=message.headers,
-            content_type=message.content_type,
-        )
 
     # -- outcomes -------------------------------------------------------------------------------------------------
 
@@ -261,7 +242,7 @@ class Workbench:
     def _settle(self, item: Item) -> None:
         """Record the mark: from here on a copy of this event is a duplicate."""
         ledger = item.tenure.ledger
-        identity = item.delivery.message.identity
+        identity = item.identity
         if identity is not None:
             ledger.marks.record(identity, int(self._around.wall_ms()))
         if ledger.attempts:
@@ -365,7 +346,7 @@ class Workbench:
     async def _finish_aside(self, slot: lanes.Slot, item: Item, outcome: str) -> None:
         if self._settings.output is not None:
             now = self._around.wall_ms()
-            record = self._record(slot, item, self._event(slot, item), now, now, outcome)
+            record = replace(self._record(item, descriptions.event_of(slot, item), now, now), outcome=outcome)
             message = wire.Message(b"", record.to_headers(), record.message_id)
             to = base.ToOutput(self._settings.contract.prefix, self._settings.output)
             if not await self._publish(slot, item, base.Outgoing(to, message)):
@@ -394,39 +375,13 @@ class Workbench:
         self._around.in_hand_changed(slot.queue)
         self.pump()
 
-    def _attempt(self, item: Item) -> int:
-        held_against = item.tenure.ledger.attempts.get(item.message_id)
-        return 1 + (held_against.count if held_against is not None else 0)
-
     def _note(self, tenure: Tenure, violation: marks.Violation) -> None:
         tenure.ledger.count(violation)
         tenure.is_dirty = True
         self.tally.violated(violation.value)
 
-    def _record(
-        self, slot: lanes.Slot, item: Item, event: Event, started: float, ended: float, outcome: str = "handled"
-    ) -> OutputRecord:
-        published = item.delivery.message.published_at_ms
-        return OutputRecord(
-            message_id=item.message_id,
-            key=event.key,
-            shard=slot.shard,
-            queue=slot.queue,
-            epoch=event.epoch,
-            producer=event.producer or "",
-            incarnation=event.incarnation if event.incarnation is not None else -1,
-            sequence=event.sequence if event.sequence is not None else -1,
-            consumer=self._around.holder,
-            ordinal=self._around.ordinal,
-            attempt=event.attempt,
-            redelivered=event.redelivered,
-            first_after_handover=event.first_after_handover,
-            clean=item.tenure.is_clean,
-            started=started,
-            ended=ended,
-            published=float(published) if published is not None else -1.0,
-            outcome=outcome,
-        )
+    def _record(self, item: Item, event: Event, started: float, ended: float) -> OutputRecord:
+        return descriptions.record_of(item, event, self._around.holder, self._around.ordinal, started, ended)
 
 
 def _raise_bug(task: asyncio.Task[None]) -> None:

@@ -305,7 +305,7 @@ class Worker(tenures.LinkOwner):
         for delivery in deliveries:
             message = delivery.message
             message_id = message.message_id or f"unnamed:{self.queue}:{delivery.tag}"
-            item = Item(delivery, tenure, message_id)
+            item = Item(delivery, tenure, message_id, message.identity)
             alone = False
             if doubtful and delivery.redelivered:
                 item.journal = True
