@@ -65,7 +65,7 @@ def lbg() -> Lbg:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def installed() -> Path:
     """The command as it is installed, for tests that start it themselves."""
     return LBG

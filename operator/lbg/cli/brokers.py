@@ -6,7 +6,6 @@ users of the machine can read; once known, its password is hidden from everythin
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Coroutine
@@ -40,24 +39,22 @@ UrlFile: TypeAlias = Annotated[
 ]
 
 
-def given(url: str | None, file: Path | None) -> str | None:
-    """Return the URL that the caller gave, wherever it stands, and hide its password from now on; None without one.
+def named(url: str | None, file: Path | None) -> str | None:
+    """Return the URL that stands on the command line or in the file, and hide its password from now on.
 
     Raises:
-        BadInput: two are given, or what is given is no URL.
+        BadInput: both are given, or what is given is no URL.
         OSError: the file cannot be read.
     """
     if url is not None and file is not None:
         raise BadInput("--broker-file: stands beside --broker: give one of them")
-    source = "--broker"
     if file is not None:
-        source = str(file)
         with file.open(encoding="utf-8", errors="replace") as opened:
-            url = opened.read(_LONGEST).strip()
-    elif url is None:
-        source, url = VARIABLE, os.environ.get(VARIABLE)
-    if url is None or (source == VARIABLE and not url):
-        return None
+            return _checked(opened.read(_LONGEST).strip(), str(file))
+    return None if url is None else _checked(url, "--broker")
+
+
+def _checked(url: str, source: str) -> str:
     redaction.remember(url)
     # What is wrong with it is not shown: half of a URL may be the half with the password.
     if "://" not in url or any(c.isspace() for c in url):
@@ -68,14 +65,18 @@ def given(url: str | None, file: Path | None) -> str | None:
 
 
 def chosen(url: str | None, file: Path | None) -> str:
-    """Return the URL given, or that of the only run that is live here.
+    """Return the URL named, or that of the environment, or that of the only run that is live here.
 
     Raises:
-        BadInput: none is given and no run is live; see also `given`.
+        BadInput: there is none; see also `named`.
     """
     from lbg.cli import runs
 
-    found = given(url, file) or runs.broker_of_the_live_run()
+    found = named(url, file)
+    if found is None and (fallback := os.environ.get(VARIABLE)):
+        found = _checked(fallback, VARIABLE)
+    if found is None:
+        found = runs.broker_of_the_live_run()
     if found is None:
         raise BadInput(f"--broker: is missing: name the broker's URL here, in --broker-file or in {VARIABLE}")
     return found
@@ -114,6 +115,8 @@ async def admin(url: str) -> AsyncIterator[base.Admin]:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, with what libraries log about it as single lines on standard error."""
+    import asyncio
+
     from lbg.cli import diagnostics
 
     with diagnostics.on_standard_error():

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
             "lbg status .lbg/runs/orders-20260101T120000Z",
         ),
         scale: ("lbg scale orders 4",),
-        kill: ("lbg kill orders orders-2", "lbg kill orders orders-2 --signal SIGSTOP"),
+        kill: ("lbg kill orders consumer-2", "lbg kill orders consumer-2 --signal SIGSTOP"),
         rollout: ("lbg rollout orders",),
         blocked: ("lbg blocked orders", "lbg blocked -o json | jq -r '.blocked[].message_id'"),
         skip: ("lbg skip shop:1767225600000:17:42", "lbg skip shop:1767225600000:17:42 --group orders --yes"),
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def status(run: runs.Optional = None, form: output.Output = output.Format.TEXT) -> None:
     """Show a live run: owners, standbys, epochs, backlog.
 
-    The conditions below the table say what stands in the way. JSON has the shape of the `status` of the group's object
+    Conditions that need attention stand below the table. JSON has the shape of the `status` of the group's object
     on Kubernetes.
     """
     from lbg.local import control
@@ -63,10 +63,24 @@ def status(run: runs.Optional = None, form: output.Output = output.Format.TEXT) 
     output.write(_head(found))
     columns = ("queue", "owner", "standby", "epoch", "backlog")
     output.write_table(columns, [_queue(queue) for queue in found.get("queues", ())])
-    conditions = [condition for condition in found.get("conditions", ()) if condition.get("status") != "False"]
-    if conditions:
-        names = ("type", "reason", "message")
-        output.write_table(("condition", *names[1:]), [[c.get(name, "") for name in names] for c in conditions])
+    troubles = [condition for condition in found.get("conditions", ()) if condition.get("status") != _calm(condition)]
+    if troubles:
+        names = ("type", "status", "reason", "message")
+        output.write_table(("condition", *names[1:]), [[c.get(name, "") for name in names] for c in troubles])
+
+
+def _calm(condition: Mapping[str, Any]) -> str:
+    """Return the value of a condition that needs nobody's attention; see `lbg.core.conditions` on polarity."""
+    from lbg.core.conditions import Type
+
+    troubles = {
+        Type.HOT_QUEUE,
+        Type.QUEUE_BLOCKED,
+        Type.HANDOVER_STALLED,
+        Type.SCALING_INEFFECTIVE,
+        Type.LEDGER_UNREADABLE,
+    }
+    return "False" if condition.get("type") in troubles else "True"
 
 
 def _head(found: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     STORAGE = 4
     MISSING_EXTRA = 5
     INTERNAL = 70
+    HUNG_UP = 129
     INTERRUPTED = 130
     PIPE_CLOSED = 141
     TERMINATED = 143
@@ -30,6 +31,7 @@ MEANINGS: Final[dict[ExitCode, str]] = {
     ExitCode.STORAGE: "this machine's storage refuses: disk full, read-only, a damaged or newer store",
     ExitCode.MISSING_EXTRA: "an optional dependency is not installed; the line names the pip command",
     ExitCode.INTERNAL: "a defect in lbg; the line names the file that holds the traceback",
+    ExitCode.HUNG_UP: "ended because its terminal was closed (128 + SIGHUP)",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C (128 + SIGINT)",
     ExitCode.PIPE_CLOSED: "the reader of standard output went away, as in `lbg list | head -1` (128 + SIGPIPE)",
     ExitCode.TERMINATED: "ended by SIGTERM (128 + SIGTERM)",

@@ -9,11 +9,13 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from lbg.cli import errors
+
+_UNWRAPPED: Final = 100_000
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,12 +64,13 @@ def console() -> Console:
     """Return the Rich console on standard output."""
     from rich.console import Console
 
-    # soft_wrap off and no highlighting: a number in a table is not decoration.
-    return Console(file=sys.stdout, highlight=False)
+    # No highlighting: a number in a table is not decoration. Nothing is wrapped in a pipe, so that grep and awk work.
+    is_terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, highlight=False, width=None if is_terminal else _UNWRAPPED)
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table; None is shown as `unknown`, never as 0. In a pipe: no wrapping, so that grep and awk work."""
+    """Write a table; None is shown as `unknown`, never as 0."""
     from rich.table import Table
     from rich.text import Text
 
@@ -75,10 +78,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for row in rows:
         # Text, not str: a name with [brackets] is not markup.
         table.add_row(*(Text("unknown" if cell is None else str(cell)) for cell in row))
-    target = console()
-    if not target.is_terminal:
-        target.width = max(target.width, target.measure(table).maximum)
-    target.print(table)
+    console().print(table)
 
 
 def confirmed(question: str, *, yes: bool) -> None:

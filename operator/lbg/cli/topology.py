@@ -6,7 +6,8 @@ use is refused and its owner is named, as the administration tool of the origina
 
 from __future__ import annotations
 
-import socket
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Owner = Annotated[
     str | None,
-    typer.Option(metavar="MARK", help="Ownership mark of the stream. Default: this host and the group's name."),
+    typer.Option(metavar="MARK", help="Ownership mark of the stream. Default: this host and the file's path."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -62,7 +63,7 @@ def create(
     """
     group = inputs.read_group(file)
     url = brokers.chosen(broker, broker_file)
-    wanted = _topology(group, owner or mark(group.name))
+    wanted = _topology(group, owner or _mark(file))
     existed = brokers.run(_create(url, wanted))
     if form is output.Format.JSON:
         output.write_json({**wanted.contract.to_mapping(), "owner": wanted.owner, "created": not existed})
@@ -80,9 +81,9 @@ async def _create(url: str, wanted: base.Topology) -> bool:
     return existed
 
 
-def mark(group: str) -> str:
-    """Return the ownership mark of what this machine's command line creates for a group."""
-    return f"{socket.gethostname()}/{group}"
+def _mark(file: Path) -> str:
+    """Return the mark of what this machine owns: that of a local run of the same file, which then finds it its own."""
+    return f"{os.uname().nodename}/{file.absolute()}"
 
 
 def _topology(group: spec.LoadBalancedGroup, owner: str) -> base.Topology:
@@ -212,7 +213,7 @@ def must_own(found: base.Topology, owner: str | None) -> None:
     Raises:
         NotNow: its owner is neither the mark given nor, without one, of this host.
     """
-    if found.owner == owner or (owner is None and found.owner.startswith(f"{socket.gethostname()}/")):
+    if found.owner == owner or (owner is None and found.owner.startswith(f"{os.uname().nodename}/")):
         return
     raise NotNow(
         f"stream {found.contract.prefix!r} belongs to {found.owner}: delete it there, or say --owner {found.owner!r}"

@@ -1,0 +1,96 @@
+"""`lbg run`: a whole group on this machine. What a run does is in `lbg.local`; here are its options and its words."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lbg.cli import brokers, errors, inputs, output
+from lbg.cli.exit_codes import ExitCode
+from lbg.cli.panels import RUN, examples
+
+if TYPE_CHECKING:
+    from lbg.local.run import Options
+
+Plain = Annotated[bool, typer.Option("--plain", help="Lines instead of the live view, also on a terminal.")]
+
+
+class Handover(StrEnum):
+    """How the embedded broker lets queues change hands; the values are those of `HandoverAbility`."""
+
+    COOPERATIVE = "cooperative"
+    BROKER = "broker"
+    EXCLUSIVE = "exclusive"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        rich_help_panel=RUN,
+        epilog=examples(
+            "lbg run orders.yaml",
+            "lbg run orders.yaml --handover exclusive --dir /tmp/orders",
+            "lbg run orders.yaml --broker-file ~/.lbg/rabbit",
+            "lbg run orders.yaml -o json | jq -c 'select(.kind == \"scaled\")'",
+        ),
+    )(run)
+
+
+def run(
+    file: inputs.GroupFile,
+    broker: Annotated[
+        str | None,
+        typer.Option("--broker", metavar="URL", help="A broker that runs already, instead of the embedded one."),
+    ] = None,
+    broker_file: brokers.UrlFile = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="Run folder, new or continued. Default: in .lbg/runs")
+    ] = None,
+    handover: Annotated[
+        Handover, typer.Option(help="How the embedded broker lets queues change hands.")
+    ] = Handover.COOPERATIVE,
+    plain: Plain = False,
+    form: output.Output = output.Format.TEXT,
+) -> int:
+    """Run a whole group on this machine, until Ctrl-C.
+
+    Takes the same YAML as Kubernetes, and starts what it needs: the embedded broker (whatever broker the YAML names,
+    unless one is given here), consumers as processes, the autoscaler. On a terminal there is a live view, elsewhere
+    lines; with -o json each event of the run is one JSON value a line. The run folder keeps log, metrics and output.
+    The first Ctrl-C ends the run in order, the second at once.
+    """
+    from lbg.brokers.base import HandoverAbility
+    from lbg.local.run import Options
+
+    if str(file) == "-":
+        raise errors.BadInput("GROUP.yaml: a run keeps its group, and may be continued with it: name a file, not -")
+    inputs.read_group(file)  # for its words on what is no text; the run reads it again
+    url = brokers.named(broker, broker_file)
+    options = Options(
+        group=file,
+        folder=folder,
+        broker=url,
+        handover=HandoverAbility(handover.value),
+        live=False if plain or form is output.Format.JSON else None,
+    )
+    code = _run(options, form)
+    if code == ExitCode.INTERRUPTED:
+        output.note("interrupted, the run has ended")
+    return code
+
+
+def _run(options: Options, form: output.Format) -> int:
+    from lbg.cli import diagnostics
+    from lbg.local import run as local
+
+    with diagnostics.on_standard_error():
+        if form is output.Format.TEXT:
+            return local.run(options)
+        import asyncio
+
+        from lbg.cli import screens
+
+        return asyncio.run(local.supervise(local.prepare(options), screens.JsonScreen()))
