@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -20,15 +20,16 @@ from lbg.testing import contract
 class EmbeddedUnderTest(contract.BrokerUnderTest):
     """A broker process in a folder of its own; the back door is SQL on its file."""
 
-    def __init__(self, folder: Path, handover: base.HandoverAbility) -> None:
+    def __init__(self, folder: Path, handover: base.HandoverAbility, heartbeat: float) -> None:
         self.adapter = client.EmbeddedAdapter()
         self.store = folder / "store.db"
         self.url = f"embedded://{folder}/socket"
         self.handover = handover
+        self.heartbeat = heartbeat
         self.process = self.start()
 
     def start(self) -> process.BrokerProcess:
-        return process.launch_and_wait(self.store, self.url, handover=self.handover, log=None)
+        return process.launch_and_wait(self.store, self.url, handover=self.handover, heartbeat=self.heartbeat, log=None)
 
     async def count_messages(self, prefix: str, queue: int) -> int:
         # Position and queue share one key, see the store.
@@ -68,10 +69,12 @@ class EmbeddedUnderTest(contract.BrokerUnderTest):
 
 
 @contextlib.contextmanager
-def broker_in_own_folder(handover: base.HandoverAbility) -> Iterator[EmbeddedUnderTest]:
+def broker_in_own_folder(
+    handover: base.HandoverAbility, heartbeat: float = base.DEFAULT_HEARTBEAT
+) -> Iterator[EmbeddedUnderTest]:
     """Run a broker for a while. Not in tmp_path: the path of a socket must be short."""
     folder = Path(tempfile.mkdtemp(prefix="lbg-"))
-    broker = EmbeddedUnderTest(folder, handover)
+    broker = EmbeddedUnderTest(folder, handover, heartbeat)
     try:
         yield broker
     finally:
@@ -84,3 +87,10 @@ def broker_of() -> Iterator[dict[base.HandoverAbility, EmbeddedUnderTest]]:
     """One broker for each handover ability."""
     with contextlib.ExitStack() as stack:
         yield {ability: stack.enter_context(broker_in_own_folder(ability)) for ability in base.HandoverAbility}
+
+
+@pytest.fixture
+def new_broker() -> Iterator[Callable[..., EmbeddedUnderTest]]:
+    """Start brokers that live for one test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *args, **options: stack.enter_context(broker_in_own_folder(*args, **options))

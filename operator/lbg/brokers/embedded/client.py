@@ -7,7 +7,8 @@ another thread it must not be touched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from lbg.brokers import base
@@ -32,8 +33,8 @@ def _abilities(welcome: list[Any]) -> base.Abilities:
 class EmbeddedSession:
     """One data-plane connection; see `base.Session`."""
 
-    def __init__(self, url: str) -> None:
-        self.connection = Connection(parse_url(url), self)
+    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+        self.connection = Connection(parse_url(url), self, clock)
         self.connection.before_send = self._send_acks
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._abilities: base.Abilities | None = None
@@ -159,8 +160,8 @@ class EmbeddedSession:
 class EmbeddedAdmin:
     """The control plane; see `base.Admin`. Every method raises Unreachable when the connection is gone."""
 
-    def __init__(self, url: str) -> None:
-        self._connection = Connection(parse_url(url), self)
+    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+        self._connection = Connection(parse_url(url), self, clock)
         self._abilities: base.Abilities | None = None
 
     async def open(self) -> None:
@@ -212,16 +213,23 @@ class EmbeddedAdmin:
 
 
 class EmbeddedAdapter:
-    """Opens sessions and admins from `embedded:` and `embedded+tcp:` URLs; see `base.Adapter`."""
+    """Opens sessions and admins from `embedded:` and `embedded+tcp:` URLs; see `base.Adapter`.
+
+    Args:
+        clock: monotonic seconds, by which silence and pauses are judged.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
 
     async def open_admin(self, url: str) -> EmbeddedAdmin:
         """Connect the control plane."""
-        admin = EmbeddedAdmin(url)
+        admin = EmbeddedAdmin(url, self._clock)
         await admin.open()
         return admin
 
     async def open_session(self, url: str, *, name: str) -> EmbeddedSession:
         """Connect the data plane."""
-        session = EmbeddedSession(url)
+        session = EmbeddedSession(url, self._clock)
         await session.open(name)
         return session

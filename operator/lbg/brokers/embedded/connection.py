@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """A connection that is being opened or open. Belongs to one event loop of one thread of one process."""
 
-    def __init__(self, endpoint: Endpoint, owner: Owner, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, endpoint: Endpoint, owner: Owner, clock: Callable[[], float]) -> None:
         self.endpoint = endpoint
         self.heartbeat = base.DEFAULT_HEARTBEAT
         self.lost_because: str | None = None
