@@ -8,37 +8,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbg.local.demo import curve, flights
+from lbg.local.demo.flights import Departure
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, str]]:
+def rows() -> list[Departure]:
     return flights.departures()
 
 
-def test_every_departure_is_read_in_order_of_the_schedule(rows: list[dict[str, str]]) -> None:
+def test_every_departure_is_read_in_order_of_the_schedule(rows: list[Departure]) -> None:
     """The whole set is there, sorted by scheduled time."""
-    times = [tuple(int(row[name]) for name in ("year", "month", "day", "sched_dep_time")) for row in rows]
+    times = [tuple(map(int, (row.year, row.month, row.day, row.sched_dep_time))) for row in rows]
     assert len(rows) == flights.ROWS
     assert times == sorted(times)
 
 
-def test_departures_without_tail_number_get_a_key_of_their_carrier(rows: list[dict[str, str]]) -> None:
+def test_departures_without_tail_number_get_a_key_of_their_carrier(rows: list[Departure]) -> None:
     """The 2,512 rows that name no aircraft are spread over their carriers, every other row over its aircraft."""
-    keys = Counter(map(flights.key, rows))
+    keys = Counter(row.key for row in rows)
     unknown = {key: count for key, count in keys.items() if key.startswith("UNKNOWN-")}
     assert sum(unknown.values()) == 2_512
     assert unknown["UNKNOWN-9E"] == 1_044
     assert len(keys) == 4_043 + len(unknown)
 
 
-def test_a_body_identifies_its_row(rows: list[dict[str, str]]) -> None:
+def test_a_body_identifies_its_row(rows: list[Departure]) -> None:
     """No two rows give the same event, so the output can be compared with the source row by row."""
-    assert len({body for _, body in flights.events(rows)}) == flights.ROWS
+    assert len({row.body for row in rows}) == flights.ROWS
 
 
-def test_a_body_is_json_with_the_delay_or_null(rows: list[dict[str, str]]) -> None:
+def test_a_body_is_json_with_the_delay_or_null(rows: list[Departure]) -> None:
     """A cancelled departure has no delay, which is not the same as a delay of 0."""
-    assert json.loads(flights.body({**rows[0], "dep_delay": "NA"}))["dep_delay"] is None
+    assert json.loads(rows[0]._replace(dep_delay="NA").body)["dep_delay"] is None
 
 
 @given(count=st.integers(1, 10**6), seconds=st.floats(1, 1e4))

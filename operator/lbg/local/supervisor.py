@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lbg.brokers import base, registry
 from lbg.core import run_log, spec
@@ -154,6 +154,16 @@ class Supervisor:
         if self.broker is not None:
             self.broker.kill()
         self._close(exit_code)
+
+    def ask(self, kind: str, arguments: Mapping[str, Any]) -> int:
+        """File an order as another terminal would; return its number."""
+        number = self._state.file_order(kind, arguments, "this run", int(time.time() * 1000))
+        self._wake.set()
+        return number
+
+    def answer_to(self, number: int) -> store.Order:
+        """Return an order with its answer so far."""
+        return self._state.order(number)
 
     def trouble(self) -> str | None:
         """Return what a person should know first, or None."""

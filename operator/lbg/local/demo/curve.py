@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
-# Black Friday in small: share of the whole time, rate as a share of the peak.
-BLACK_FRIDAY = ((0.0, 0.12), (0.14, 0.12), (0.30, 1.0), (0.66, 1.0), (0.78, 0.12), (1.0, 0.08))
+BLACK_FRIDAY: Final = ((0.0, 0.16), (0.07, 0.16), (0.16, 1.0), (0.82, 1.0), (0.90, 0.06), (1.0, 0.04))
+"""Black Friday in small: share of the whole time, rate as a share of the peak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Curve:
     def due(self, at: float) -> float:
         """Return how many events are due by a second, counted from the start; constant after the end."""
         total = 0.0
-        for (start, first), (end, last) in zip(self.points, self.points[1:], strict=False):
+        for (start, first), (end, last) in pairwise(self.points):
             if at <= start:
                 break
             width = min(at, end) - start
@@ -43,6 +45,5 @@ class Curve:
 
 def fitted(shape: Sequence[tuple[float, float]], count: int, seconds: float) -> Curve:
     """Stretch a shape (shares of time and peak) to `count` events in `seconds`."""
-    unit = Curve(tuple(shape)).due(1.0)
-    peak = count / (unit * seconds)
+    peak = count / (Curve(tuple(shape)).due(1.0) * seconds)
     return Curve(tuple((share * seconds, rate * peak) for share, rate in shape))
