@@ -168,13 +168,18 @@ class Group:
         outcomes = await self.session.publisher().submit(batch)
         assert set(outcomes) == {base.Outcome.ACCEPTED}
 
+    async def follow(self) -> AsyncIterator[OutputRecord]:
+        """Read output records in arrival order, without end."""
+        async for _, message in self.session.read_output(self.contract.prefix, "out"):
+            yield from_message(message)
+
     async def outputs(self, count: int) -> list[OutputRecord]:
         """Read the first `count` output records, in arrival order."""
         records: list[OutputRecord] = []
 
         async def read() -> None:
-            async for _, message in self.session.read_output(self.contract.prefix, "out"):
-                records.append(from_message(message))
+            async for record in self.follow():
+                records.append(record)
                 if len(records) >= count:
                     return
 

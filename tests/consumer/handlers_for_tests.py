@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
+import signal
 import threading
 
 from lbg_consumer.events import Event
@@ -41,3 +43,11 @@ async def exits(event: Event) -> None:
     """Do what no handler should."""
     if event.key == "bad":
         raise SystemExit(3)
+
+
+async def kills_its_process(event: Event) -> None:
+    """Take the process down on one key, with its neighbours in hand."""
+    await asyncio.sleep(0.005)
+    if event.key == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.02)

@@ -111,4 +111,8 @@ def _parsed(argv: list[str] | None) -> Arguments:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: it joins handler threads, and a call that never returns would keep a pod that has handed over alive.
+    os._exit(code)
