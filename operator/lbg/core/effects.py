@@ -1,0 +1,115 @@
+"""Whether a step up helped: throughput before and after, compared only when the comparison means something.
+
+Throughput says what consumers can do only while work waits, so a step is judged if work waited before it and still
+waits once the larger group has settled. If nothing waits any more, the step was enough. A gain of less than 10 % says
+that the bottleneck is elsewhere (a database, a machine without a free core), and more consumers may make that worse.
+From nine consumers to ten 10 % cannot be gained, so the bar is never above half of what the step could gain.
+
+While a step is being judged no further one is made. Steps taken before the first one has settled are judged together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lbg.core import loads
+
+LEAST_GAIN: Final = 0.1
+RETRY_SECONDS: Final = 600.0
+"""After so long a step that did not help is forgiven: the bottleneck may be mended. Each further one doubles it."""
+_MOST_DOUBLINGS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What goes through the group now."""
+
+    throughput: float  # events per second
+    waiting: float  # events that more consumers could take on
+    is_enough: bool  # the size meets the targets
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Return whether so much waits that throughput is all that the group can do."""
+        return self.throughput > 0 and self.waiting >= loads.BACKLOGGED_SECONDS * self.throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step up made while work waited, not judged yet."""
+
+    base: int  # effective CC before it
+    throughput: float  # before it
+    to: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ineffective:
+    """A step up that did not help."""
+
+    base: int
+    consumers: int
+    throughput: float
+    since: float
+    forgiven_after: float = RETRY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What is known of the last steps up."""
+
+    step: Step | None = None
+    ineffective: Ineffective | None = None
+    failures: int = 0  # since the size was last enough, or a step helped
+
+    def must_not_grow(self, effective: int) -> bool:
+        """Return whether a further step up has to wait."""
+        return self.ineffective is not None or (self.step is not None and effective >= self.step.to)
+
+
+def judge(effect: Effect, flow: Flow, current: int, effective: int, *, is_settled: bool, now: float) -> Effect:
+    """Return what is known after another look at what goes through.
+
+    Args:
+        effect: what was known.
+        flow: the look.
+        current: desired CC.
+        effective: the CC that handles the flow.
+        is_settled: its holders have been the same for so long that rates mean them.
+        now: monotonic seconds.
+    """
+    if effect.ineffective is not None and _is_over(effect.ineffective, flow, current, now):
+        effect = replace(effect, ineffective=None)
+    if flow.is_enough:
+        effect = replace(effect, failures=0)
+    step = effect.step
+    if step is None:
+        return effect
+    if current <= step.base or not flow.is_backed_up or now - step.since >= RETRY_SECONDS:
+        return replace(effect, step=None)
+    if effective <= step.base or not is_settled:
+        return effect
+    bar = min(LEAST_GAIN, (effective / step.base - 1) / 2)
+    if flow.throughput < step.throughput * (1 + bar):
+        wait = RETRY_SECONDS * 2 ** min(effect.failures, _MOST_DOUBLINGS)
+        failed = Ineffective(step.base, effective, flow.throughput, now, wait)
+        return Effect(None, failed, effect.failures + 1)
+    if effective >= step.to:
+        return Effect()
+    return Effect(replace(step, base=effective, throughput=flow.throughput))
+
+
+def _is_over(failed: Ineffective, flow: Flow, current: int, now: float) -> bool:
+    has_gained = flow.throughput >= failed.throughput * (1 + LEAST_GAIN)
+    return flow.is_enough or has_gained or current < failed.consumers or now - failed.since >= failed.forgiven_after
+
+
+def stepped(effect: Effect, flow: Flow, current: int, desired: int, effective: int, now: float) -> Effect:
+    """Return what is known after the desired CC was decided: a step up while work waits will have to prove itself."""
+    if desired <= current or effective < 1 or not flow.is_backed_up:
+        return effect
+    if effect.step is not None:
+        return replace(effect, step=replace(effect.step, to=desired))
+    return replace(effect, step=Step(effective, flow.throughput, desired, now))
