@@ -5,10 +5,8 @@ The checks stand here because a broker reports the same mistakes late, in its ow
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lbg.brokers import base
 from lbg.core import hashing, wire
@@ -17,10 +15,25 @@ from lbg.core.wire import HeaderValue, Identity
 from lbg.publishing.errors import InvalidEvent
 
 Body: TypeAlias = bytes | bytearray | memoryview
-Waiter: TypeAlias = "asyncio.Future[Identity] | concurrent.futures.Future[Identity]"
 
 RESERVED: Final = "lbg-"
 _INT64: Final = range(-(2**63), 2**63)
+
+
+class Waiter(Protocol):
+    """Who waits for the confirm of one event: a future of asyncio, or a `replies.Reply`."""
+
+    def done(self) -> bool:
+        """Tell whether it waits no more."""
+        ...
+
+    def set_result(self, identity: Identity, /) -> None:
+        """Tell that the event is at the broker."""
+        ...
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Tell that it was given up."""
+        ...
 
 
 class Event:

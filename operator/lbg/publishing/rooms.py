@@ -41,11 +41,6 @@ class Room:
             " wait for the broker: publish more slowly, or wait (when_full='wait')"
         )
 
-    def _let_in(self, event: Event) -> None:
-        self._accept(event)
-        self.events += 1
-        self.bytes += event.size
-
 
 class AsyncRoom(Room):
     """A room whose callers wait on one event loop, first come first served."""
@@ -89,6 +84,11 @@ class AsyncRoom(Room):
             if not turn.done():
                 turn.set_exception(error)
 
+    def _let_in(self, event: Event) -> None:
+        self._accept(event)  # may raise, and then the event is not in
+        self.events += 1
+        self.bytes += event.size
+
     def _admit(self) -> None:
         while self._queue:
             turn, event = self._queue[0]
@@ -105,13 +105,21 @@ class AsyncRoom(Room):
 
 
 class ThreadRoom(Room):
-    """A room whose callers wait in threads. One lock guards it and the order of `accept`."""
+    """A room whose callers wait in threads. One lock guards it and the order of `accept`, which must not raise.
+
+    Locks of the interpreter only, for the reason that `replies` gives.
+    """
 
     def __init__(self, max_events: int, max_bytes: int, accept: Callable[[Event], None]) -> None:
         super().__init__(max_events, max_bytes, accept)
-        self._changed = threading.Condition()
-        self._waiting = 0
+        self._lock = threading.Lock()
+        self._turns: list[threading.Lock] = []  # released when it is worth to look again
         self._closed: Exception | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Return how many callers wait, at least."""
+        return len(self._turns)
 
     def enter(self, event: Event, *, wait: bool) -> None:
         """Enter, waiting for space if told so.
@@ -120,29 +128,37 @@ class ThreadRoom(Room):
             BufferFull: there is no space and `wait` is False.
             Exception: what `turn_away` said.
         """
-        with self._changed:
-            while self._closed is None and not self.has_space(event.size):
+        while True:
+            with self._lock:
+                if self._closed is not None:
+                    raise self._closed
+                if self.has_space(event.size):
+                    # Counted first: Ctrl-C may strike right after `accept`, and the event is in then.
+                    self.events += 1
+                    self.bytes += event.size
+                    self._accept(event)
+                    return
                 if not wait:
                     raise self.full()
-                self._waiting += 1
-                try:
-                    self._changed.wait()
-                finally:
-                    self._waiting -= 1
-            if self._closed is not None:
-                raise self._closed
-            self._let_in(event)
+                turn = threading.Lock()
+                turn.acquire()
+                self._turns.append(turn)
+            turn.acquire()
 
     def leave(self, events: int, size: int) -> None:
         """Count events out, and wake those who wait."""
-        with self._changed:
+        with self._lock:
             self.events -= events
             self.bytes -= size
-            if self._waiting:
-                self._changed.notify_all()
+            self._wake()
 
     def turn_away(self, error: Exception) -> None:
         """Raise in everybody who waits, and in everybody who comes later."""
-        with self._changed:
+        with self._lock:
             self._closed = error
-            self._changed.notify_all()
+            self._wake()
+
+    def _wake(self) -> None:
+        turns, self._turns = self._turns, []
+        for turn in turns:
+            turn.release()

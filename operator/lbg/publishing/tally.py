@@ -7,7 +7,6 @@ never be empty. So each event carries the number of the flush that waits for it,
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 from lbg.core.publish_line import Entry
 from lbg.publishing.errors import NotConfirmed, Unconfirmed
@@ -22,7 +21,7 @@ class Tally:
         self.confirmed = 0
         self.failed = 0
         self._flush = 0
-        self._held: Counter[int] = Counter()  # events neither confirmed nor failed, by flush
+        self._held: dict[int, int] = {0: 0}  # events neither confirmed nor failed, by the flush that waits for them
         self._flushing: dict[int, asyncio.Future[None]] = {}
         self._failures: list[Unconfirmed] = []
         self._failure_count = 0
@@ -69,7 +68,7 @@ class Tally:
     async def settled(self) -> None:
         """Wait until everything accepted before this call is confirmed or failed."""
         number, self._flush = self._flush, self._flush + 1
-        self._held[self._flush] += 0
+        self._held[self._flush] = 0
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushing[number] = done
         self._wake()

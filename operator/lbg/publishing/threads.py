@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,6 +27,7 @@ from lbg.publishing.opening import Opened, Outside, open_pump
 from lbg.publishing.options import Options
 from lbg.publishing.producer import FORKED
 from lbg.publishing.pump import Stats
+from lbg.publishing.replies import Reply
 from lbg.publishing.rooms import ThreadRoom
 
 _TURN: Final = 1_000
@@ -49,6 +49,7 @@ class SyncProducer:
         self._room = ThreadRoom(options.max_events, options.max_bytes, self._inbox.append)
         self._process = os.getpid()
         self._is_woken = False
+        self._calls: set[asyncio.Task[None]] = set()  # held, because a loop holds its tasks weakly
         self._closing = threading.Lock()
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
@@ -100,14 +101,15 @@ class SyncProducer:
             PublishError: as `Producer.publish`.
         """
         event = self._event(key, body, headers, content_type)
-        event.waiter = waiter = concurrent.futures.Future[Identity]()
+        waiter: Reply[Identity] = Reply(self._thread.is_alive)
+        event.waiter = waiter
         self._put(event)
         try:
             return waiter.result(within)
         except TimeoutError:
-            if waiter.done():
-                raise
             raise TimeoutError(f"no confirm within {within:g} s: the event stays in the buffer") from None
+        except ConnectionAbortedError:
+            raise ProducerClosed(_ENDED) from None
 
     def send(
         self,
@@ -126,12 +128,12 @@ class SyncProducer:
     def flush(self, within: float | None = None) -> None:
         """Wait until everything published before this call is confirmed; raises as `Producer.flush`."""
         self._check()
-        self._call(self._flush(within))
+        self._call(lambda: self._flush(within))
 
     def restart(self, shard: int) -> None:
         """Publish to a stopped shard again, as `Producer.restart`. Events sent before this call stay failed."""
         self._check()
-        self._call(self._restart(shard))
+        self._call(lambda: self._restart(shard))
 
     def close(self, within: float | None = None) -> None:
         """Flush for at most `within` seconds and end the thread; as `Producer.close`. Idempotent."""
@@ -144,7 +146,8 @@ class SyncProducer:
             atexit.unregister(self._close_at_exit)
             self._room.turn_away(ProducerClosed("the producer is closed: open a new one"))
             try:
-                self._call(self._flush_and_end(self._options.close_timeout if within is None else within))
+                most = self._options.close_timeout if within is None else within
+                self._call(lambda: self._flush_and_end(most))
             finally:
                 self._loop.call_soon_threadsafe(self._stopped.set)
                 self._thread.join()
@@ -166,15 +169,18 @@ class SyncProducer:
     # In the caller's thread.
 
     def _start(self, url: str, stream: Stream, name: str | None, outside: Outside) -> None:
-        ready = concurrent.futures.Future[Opened]()
         opening = open_pump(url, stream, name, self._options, outside, self._room.leave)
         # A daemon: a script that forgets `close` must end; what it sent is flushed at exit.
-        self._thread = threading.Thread(target=self._serve, args=(opening, ready), name="lbg-producer", daemon=True)
+        self._thread = threading.Thread(target=lambda: self._serve(opening, ready), name="lbg-producer", daemon=True)
+        ready: Reply[Opened] = Reply(self._thread.is_alive)
         self._thread.start()
         try:
             self._opened = ready.result()
+        except Exception:
+            self._thread.join()
+            raise
         except BaseException:
-            # Ctrl-C while connecting, for one: whatever comes of it then ends at once.
+            # Ctrl-C while connecting: whatever comes of it then ends at once.
             with contextlib.suppress(RuntimeError):  # the loop is closed: it could not connect
                 self._loop.call_soon_threadsafe(self._stopped.set)
             raise
@@ -198,23 +204,50 @@ class SyncProducer:
             raise pump.failure
         if (why := pump.stopped.get(event.shard)) is not None:
             raise ShardStopped(event.shard, why)
-        self._room.enter(event, wait=self._options.when_full == "wait")
-        if not self._is_woken:
+        try:
+            self._room.enter(event, wait=self._options.when_full == "wait")
+        finally:
+            # Also when Ctrl-C strikes: the event may be in by then.
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._is_woken:
+            return
+        try:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._drain)
+        except BaseException:
+            # Ctrl-C: with the flag set and the call not made, nobody would wake the loop again.
+            self._is_woken = False
+            raise
 
-    def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _call(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do something on the loop, and wait for it."""
+        reply: Reply[None] = Reply(self._thread.is_alive)
+
+        async def run() -> None:
+            try:
+                await act()
+            except BaseException as error:
+                reply.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                reply.set_result(None)
+
+        def start() -> None:
+            task = self._loop.create_task(run())
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(start)
         except RuntimeError:  # the loop is closed
-            coroutine.close()
             raise ProducerClosed(_ENDED) from None
         try:
-            future.result()
-        except concurrent.futures.CancelledError:
+            reply.result()
+        except (ConnectionAbortedError, asyncio.CancelledError):  # it ended meanwhile
             raise ProducerClosed(_ENDED) from None
-        finally:
-            future.cancel()  # of one that ended, without effect
 
     def _close_at_exit(self) -> None:
         try:
@@ -224,11 +257,11 @@ class SyncProducer:
 
     # In the loop's thread.
 
-    def _serve(self, opening: Coroutine[Any, Any, Opened], ready: concurrent.futures.Future[Opened]) -> None:
+    def _serve(self, opening: Coroutine[Any, Any, Opened], ready: Reply[Opened]) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._main(opening, ready))
 
-    async def _main(self, opening: Coroutine[Any, Any, Opened], ready: concurrent.futures.Future[Opened]) -> None:
+    async def _main(self, opening: Coroutine[Any, Any, Opened], ready: Reply[Opened]) -> None:
         try:
             opened = await opening
         except BaseException as error:
