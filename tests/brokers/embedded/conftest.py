@@ -69,17 +69,26 @@ class EmbeddedUnderTest(contract.BrokerUnderTest):
 
 
 @contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """Make a folder and remove it. Not tmp_path: the path of a socket must be short."""
+    folder = Path(tempfile.mkdtemp(prefix="lbg-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
 def broker_in_own_folder(
     handover: base.HandoverAbility, heartbeat: float = base.DEFAULT_HEARTBEAT
 ) -> Iterator[EmbeddedUnderTest]:
-    """Run a broker for a while. Not in tmp_path: the path of a socket must be short."""
-    folder = Path(tempfile.mkdtemp(prefix="lbg-"))
-    broker = EmbeddedUnderTest(folder, handover, heartbeat)
-    try:
-        yield broker
-    finally:
-        broker.process.stop()
-        shutil.rmtree(folder)
+    """Run a broker for a while."""
+    with short_folder() as folder:
+        broker = EmbeddedUnderTest(folder, handover, heartbeat)
+        try:
+            yield broker
+        finally:
+            broker.process.stop()
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +103,10 @@ def new_broker() -> Iterator[Callable[..., EmbeddedUnderTest]]:
     """Start brokers that live for one test."""
     with contextlib.ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(broker_in_own_folder(*args, **options))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a test an empty folder with a short path."""
+    with short_folder() as path:
+        yield path

@@ -117,7 +117,6 @@ class Server:
 
     def gone(self, peer: Peer) -> None:
         """Take back what a client held; idempotent."""
-        self.peers.discard(peer)
         self.engine.disconnect(peer.client)
         try:
             self.engine.settle()
@@ -238,6 +237,7 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio names it
         """Take back what the client held: a closed socket is a dead client."""
         self._transport = None
+        self._server.peers.discard(self)
         self._server.gone(self)
         self.closed.set_result(None)
 
