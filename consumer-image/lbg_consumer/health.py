@@ -47,7 +47,7 @@ async def serve(observed: Observed, port: int, host: str = "0.0.0.0") -> web.App
 
     app = web.Application()
     app.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     return runner

@@ -226,13 +226,16 @@ class Group:
         finally:
             load.task.cancel()
 
+    async def relaunched(self) -> embedded.BrokerProcess:
+        """Start a broker on the same store and address as the one that is gone."""
+        return await embedded.launch(self.broker.store, self.url, handover=self.session.abilities.handover)
+
     async def restart_broker(self) -> None:
         """Kill the broker with SIGKILL and start it anew on the same store and address."""
         await self.session.close()
         await self.admin.close()
-        ability = self.session.abilities.handover
         self.broker.kill()
-        self.broker = await embedded.launch(self.broker.store, self.url, handover=ability)
+        self.broker = await self.relaunched()
         adapter = registry.adapter(self.url)
         self.admin = await adapter.open_admin(self.url)
         self.session = await adapter.open_session(self.url, name="test")

@@ -51,3 +51,8 @@ async def kills_its_process(event: Event) -> None:
     if event.key == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
     await asyncio.sleep(0.02)
+
+
+async def takes_a_moment(_: Event) -> None:
+    """Take a few milliseconds."""
+    await asyncio.sleep(0.003)
