@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import tempfile
 import time
 import urllib.parse
@@ -81,6 +82,7 @@ class EmbeddedBroker:
         if self._process is not None:
             # Its own wait would block the event loop, and with it a second Ctrl-C.
             self._process.process.terminate()
+            self._process.process.send_signal(signal.SIGCONT)  # a stopped one takes its SIGTERM only once it runs
             deadline = time.monotonic() + _STOP_GRACE
             while self._process.is_running and time.monotonic() < deadline:  # noqa: ASYNC110  # as above
                 await asyncio.sleep(0.01)

@@ -30,6 +30,8 @@ BACKOFF: Final = 0.5
 MAX_BACKOFF: Final = 30.0
 STUBBORN: Final = 3
 
+_REAPED_WITHIN: Final = 2.0  # a killed process is gone at once, unless it hangs in the kernel
+
 Spawn = Callable[[str, str], Awaitable[Child]]
 """Starts the consumer of a name and a uid."""
 
@@ -167,11 +169,13 @@ class Crew:
         if self._watches:
             await asyncio.wait(self._watches)
 
-    def kill_all(self) -> None:
+    async def kill_all(self) -> None:
         """Kill everything now and note nothing; the run ends in disorder."""
-        for member in self._members.values():
+        for member in self.members:
             member.killed = True
             member.child.kill()
+        if self._watches:
+            await asyncio.wait(self._watches, timeout=_REAPED_WITHIN)
 
     async def _watch(self, member: Member) -> None:
         code = await member.child.process.wait()
@@ -179,7 +183,7 @@ class Crew:
         lived = time.monotonic() - member.child.born
         if member.killed:
             self._early_deaths = 0
-        elif member.leaving and code == 0:
+        elif member.leaving and code in (0, -signal.SIGTERM):  # the latter before it could handle anything
             self._journal.note(run_log.CONSUMER_STOPPED, member.name)
         else:
             why = member.child.ending()

@@ -75,6 +75,10 @@ def sentence(event: RunEvent) -> str:
             return f"{who} killed with {detail.get('signal', 'SIGKILL')}"
         case run_log.CONSUMER_DIED:
             return f"{who} died: {detail.get('why', detail.get('signal', detail.get('code')))}"
+        case _ if event.kind == CRASH_LOOP:
+            return (
+                f"consumers die at once, {detail.get('deaths')} in a row; next start in {detail.get('next_start_in')}"
+            )
         case run_log.ROLLED_OUT:
             return f"rollout done: {detail.get('replaced')} consumers replaced"
         case _:

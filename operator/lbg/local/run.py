@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from lbg.brokers import registry
 from lbg.brokers.base import HandoverAbility
 from lbg.core import spec
 from lbg.core.membership import StoreUnavailable
@@ -62,6 +63,8 @@ def prepare(options: Options) -> Setting:
     """Read the group and choose the run folder; nothing is written yet. Raises as `run`."""
     text = options.group.read_text(encoding="utf-8")
     group = spec.load(text, str(options.group))
+    if options.broker is not None:
+        registry.adapter(options.broker)  # a scheme that nobody knows must not leave a run folder behind
     chosen = folders.RunFolder(options.folder) if options.folder is not None else None
     return Setting(
         group=group,
@@ -86,7 +89,7 @@ async def supervise(setting: Setting, screen: Screen, story: Story | None = None
         screen.end()
         if not ending.done():
             ending.cancel()
-            supervisor.kill(asked.exit_code or 1)
+            await supervisor.kill(asked.exit_code or 1)
             await asyncio.gather(ending, work, return_exceptions=True)
             return asked.exit_code or 1
         code = ending.result()

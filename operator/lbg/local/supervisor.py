@@ -98,6 +98,7 @@ class Supervisor:
             LocalError: the group is refused, e.g. since its names are in use.
         """
         if self.setting.broker_url is None:
+            self._refuse_lost_broker()
             self.broker = EmbeddedBroker(self.setting.run, self.setting.handover, self.journal, self._wake.set)
             await self.broker.start()
             self._url = self.broker.url
@@ -148,11 +149,13 @@ class Supervisor:
             await self.broker.stop()
         self._close(exit_code)
 
-    def kill(self, exit_code: int) -> None:
+    async def kill(self, exit_code: int) -> None:
         """Take everything down at once."""
-        self.crew.kill_all()
+        for task in self._background:
+            task.cancel()  # first, or the broker would be started again
         if self.broker is not None:
             self.broker.kill()
+        await self.crew.kill_all()
         self._close(exit_code)
 
     def ask(self, kind: str, arguments: Mapping[str, Any]) -> int:
@@ -175,6 +178,11 @@ class Supervisor:
             return None
         bad = [c.finding for c in self.look.plan.conditions if _is_bad(c.finding)]
         return bad[0].message if bad else None
+
+    def _refuse_lost_broker(self) -> None:
+        run = self.setting.run
+        if self.output.count and not run.broker.exists():
+            raise LocalError(f"{run.broker} is gone and {run.output} is not: start a new run in another folder")
 
     async def _first_pass(self, made: Coordinator) -> None:
         self.look = await made.step()

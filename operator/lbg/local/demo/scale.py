@@ -20,6 +20,8 @@ class Scale:
     seconds: float  # of load
     lanes: int
     calm_seconds: float  # between reaching four consumers, the kill, and the rollout
+    drain_seconds: int  # target of the autoscaling; how soon it acts follows from it
+    settle_seconds: int  # before it takes a consumer away
 
     @property
     def peak(self) -> float:
@@ -37,8 +39,8 @@ class Scale:
         return round(self.lanes * 1000 * CONSUMERS_AT_PEAK / self.peak, 1)
 
 
-FULL: Final = Scale(rows=flights.ROWS, seconds=125.0, lanes=16, calm_seconds=10.0)
-FAST: Final = Scale(rows=6_000, seconds=22.0, lanes=4, calm_seconds=1.0)
+FULL: Final = Scale(rows=flights.ROWS, seconds=125.0, lanes=16, calm_seconds=10.0, drain_seconds=8, settle_seconds=5)
+FAST: Final = Scale(rows=4_000, seconds=14.0, lanes=4, calm_seconds=0.5, drain_seconds=4, settle_seconds=2)
 
 
 def group_yaml(scale: Scale) -> str:
@@ -60,7 +62,7 @@ spec:
     output: {{to: handled}}
   autoscaling:
     mode: Operator
-    targets: {{drainSeconds: 8}}
+    targets: {{drainSeconds: {scale.drain_seconds}}}
     behavior:
-      scaleDown: {{stabilizationWindowSeconds: 5}}
+      scaleDown: {{stabilizationWindowSeconds: {scale.settle_seconds}}}
 """
