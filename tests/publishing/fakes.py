@@ -27,6 +27,8 @@ URL = "fake://user:secret@broker"
 CONTRACT = Contract("orders", 8, Algorithm.MODULO, 2)
 """Under modulo a key names its shard: key "3" is in shard 3, and "11" too."""
 
+_TICK = 0.001
+
 QUICK = Options(reconnect=Backoff(0.0001, 0.001), retry=Backoff(0.0001, 0.001))
 
 
@@ -46,12 +48,18 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
+async def until_elsewhere(condition: Callable[[], bool]) -> None:
+    """Like `until`, for what another process has to do: it leaves that one the processor."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(_TICK)
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Block this thread until the condition holds, within PATIENCE."""
     deadline, tick = time.monotonic() + PATIENCE, threading.Event()
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
-        tick.wait(0.001)
+        tick.wait(_TICK)
 
 
 @dataclass
