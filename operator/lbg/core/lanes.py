@@ -123,16 +123,17 @@ class Lanes(Generic[Item]):
 
     def settle(self, slot: Slot) -> None:
         """Give the lane back while the slot stays occupied: the handler returned, its output is being confirmed."""
-        self._free_lane(slot, self._slots[slot])
-        self._slots[slot].settling = True
+        work = self._occupied(slot)
+        self._free_lane(slot, work)
+        work.settling = True
 
     def finish(self, slot: Slot) -> None:
         """Free the slot's lane: its event is done, or the call behind a lost queue has returned."""
-        self._leave(slot, self._slots[slot])
+        self._leave(slot, self._occupied(slot))
 
     def hold(self, slot: Slot, item: Item, *, alone: bool = False) -> None:
         """Free the lane and put the event back at the head; the slot starts nothing until `resume`."""
-        work = self._slots[slot]
+        work = self._occupied(slot)
         work.waiting.appendleft((item, alone))
         work.held = True
         self._buffered[slot.queue] = self._buffered.get(slot.queue, 0) + 1
@@ -163,10 +164,20 @@ class Lanes(Generic[Item]):
             work = self._slots[slot]
             work.waiting.clear()
             work.held = False
+            work.in_line = False
             if not work.occupied:
                 del self._slots[slot]
+        # A place left behind would give the slot two turns a round once the queue is bound again.
+        self._line = deque(slot for slot in self._line if slot.queue != queue)
         self._paused.discard(queue)
         return dropped
+
+    def _occupied(self, slot: Slot) -> _Work[Item]:
+        work = self._slots.get(slot)
+        if work is None or not work.occupied:
+            # Counting it would free a lane that somebody else occupies.
+            raise AssertionError(f"lanes: queue {slot.queue} shard {slot.shard} has no running call")
+        return work
 
     def _line_up(self, slot: Slot, work: _Work[Item]) -> None:
         if work.waiting and not (work.occupied or work.held or work.in_line) and slot.queue not in self._paused:

@@ -11,14 +11,19 @@ Poison that kills the process. A handler can take its process with it, and with 
 guilty one: only after an unclean takeover, a *redelivered* event is journalled before it starts. Whatever the next
 owner finds journalled is a *suspect* and runs alone in its process. Only a death while alone counts against an event;
 after `maxAttempts` of them it is poison.
+
+The stored form carries a checksum over the rest. Without it one flipped digit in a mark would still read as a ledger,
+and every event up to the wrong mark would be dropped as handled.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from xxhash import xxh64_hexdigest
 
 from lbg.core import marks
 
@@ -27,7 +32,7 @@ MAX_ERROR: Final = 300
 
 
 class DamagedLedger(ValueError):
-    """The stored bytes are no ledger of a known format."""
+    """The stored bytes are no ledger of a known format, or not the ones that were written."""
 
 
 @dataclass(slots=True)
@@ -103,7 +108,6 @@ def take_over(stored: Ledger | None) -> tuple[Ledger, bool]:
 def encode(ledger: Ledger) -> bytes:
     """Return the stored form: compact JSON, since people read it when things go wrong."""
     record = {
-        "format": FORMAT,
         "epoch": ledger.epoch,
         "version": ledger.version,
         "clean": ledger.clean,
@@ -116,19 +120,21 @@ def encode(ledger: Ledger) -> bytes:
         "violations": ledger.violations,
         "duplicates": ledger.duplicates,
     }
-    return json.dumps(record, separators=(",", ":")).encode()
+    return _dumped({"format": FORMAT, "sum": _checksum(record), **record})
 
 
 def decode(data: bytes) -> Ledger:
     """Read the stored form.
 
     Raises:
-        DamagedLedger: not a ledger, or of a newer format.
+        DamagedLedger: not a ledger, of another format, or changed since it was written.
     """
     try:
         raw: Any = json.loads(data)
-        if raw["format"] != FORMAT:
-            raise DamagedLedger(f"ledger format {raw['format']} is not {FORMAT}: use a newer consumer image")
+        if raw.pop("format") != FORMAT:
+            raise DamagedLedger(f"the stored ledger is not of format {FORMAT}: use a newer consumer image")
+        if raw.pop("sum") != _checksum(raw):
+            raise DamagedLedger("the stored ledger is damaged: its checksum does not match")
         return Ledger(
             epoch=int(raw["epoch"]),
             version=int(raw["version"]),
@@ -140,7 +146,15 @@ def decode(data: bytes) -> Ledger:
             violations=dict(raw["violations"]),
             duplicates=int(raw["duplicates"]),
         )
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as problem:
-        if isinstance(problem, DamagedLedger):
-            raise
+    except DamagedLedger:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as problem:
         raise DamagedLedger(f"the stored ledger is damaged: {type(problem).__name__}") from problem
+
+
+def _dumped(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _checksum(record: Mapping[str, object]) -> str:
+    return xxh64_hexdigest(_dumped(record))

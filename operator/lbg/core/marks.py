@@ -9,8 +9,9 @@ there are only these cases. With `high` the mark of the event's own incarnation 
 | case                                        | verdict   | violation    | effect once handled                      |
 | ------------------------------------------- | --------- | ------------ | ---------------------------------------- |
 | s = high + 1                                | HANDLE    | -            | high = s                                 |
+| same, a newer incarnation is known          | HANDLE    | INCARNATION  | high = s                                 |
 | s > high + 1                                | HANDLE    | GAP          | open [high+1, s); high = s               |
-| same, first event after an unclean takeover | HANDLE    | UNKNOWN      | open the range as unknown                |
+| same, the mark is in doubt                  | HANDLE    | UNKNOWN      | open the range as unknown; high = s      |
 | s <= high, in no open range                 | DUPLICATE | -            | none: it is acknowledged and counted     |
 | s <= high, in an open range                 | HANDLE    | LATE/UNKNOWN | the range is split around s              |
 | incarnation never seen, newest              | HANDLE    | UNKNOWN if s | [0, s) is unknown; high = s              |
@@ -19,6 +20,9 @@ there are only these cases. With `high` the mark of the event's own incarnation 
 An event is dropped only if the mark of its *own* incarnation covers it: dropping on any weaker ground could lose one.
 Beyond 64 open ranges the two with the smallest hole between them become one. The merged range claims that handled
 events in the hole were not: a duplicate may then be handled twice, but nothing is lost.
+
+After an unclean takeover every mark is in *doubt* until the first event beyond it: it may be one renewal older than what
+was handled. Doubt is stored, since the queue may change hands again before a shard has its next event.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import bisect
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from lbg.core.wire import Identity
@@ -67,27 +72,39 @@ class Mark:
 
     high: int = -1
     ranges: list[Range] = field(default_factory=list)
+    in_doubt: bool = False
 
     def find(self, sequence: int) -> int | None:
         """Return the index of the open range that contains the sequence, or None."""
         at = bisect.bisect_right(self.ranges, sequence, key=lambda r: r[0]) - 1
         return at if at >= 0 and sequence <= self.ranges[at][1] else None
 
-    def open(self, first: int, last: int, unknown: bool) -> None:
-        """Open a range above all others, merging outward beyond the limit."""
-        self.ranges.append((first, last, unknown))
-        if len(self.ranges) > MAX_RANGES:
-            holes = [b[0] - a[1] for a, b in zip(self.ranges, self.ranges[1:], strict=False)]
-            at = holes.index(min(holes))
-            (low, _, u1), (_, high, u2) = self.ranges[at : at + 2]
-            # The hole between held handled events, so the merged range is no certain gap any more.
-            self.ranges[at : at + 2] = [(low, high, u1 or u2 or min(holes) > 1)]
+    def advance(self, sequence: int) -> None:
+        """Move the mark up to a sequence beyond it; what was jumped over becomes an open range."""
+        if sequence > self.high + 1:
+            self._open(self.high + 1, sequence - 1, unknown=self.in_doubt)
+        self.high = sequence
+        self.in_doubt = False
 
     def fill(self, at: int, sequence: int) -> None:
         """Take one sequence out of the open range at an index."""
         first, last, unknown = self.ranges[at]
         parts = [(first, sequence - 1, unknown), (sequence + 1, last, unknown)]
         self.ranges[at : at + 1] = [part for part in parts if part[0] <= part[1]]
+        self._keep_few()
+
+    def _open(self, first: int, last: int, *, unknown: bool) -> None:
+        self.ranges.append((first, last, unknown))
+        self._keep_few()
+
+    def _keep_few(self) -> None:
+        """Merge outward beyond the limit; a jump and a split each add one range at most."""
+        if len(self.ranges) <= MAX_RANGES:
+            return
+        holes = [after[0] - before[1] for before, after in pairwise(self.ranges)]
+        at = holes.index(min(holes))
+        # The hole between held handled events, so the merged range is no certain gap any more.
+        self.ranges[at : at + 2] = [(self.ranges[at][0], self.ranges[at + 1][1], True)]
 
 
 @dataclass(slots=True)
@@ -102,7 +119,6 @@ class Marks:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[str, int], _Stream] = {}
-        self._uncertain: set[tuple[str, int, int]] = set()
 
     def judge(self, identity: Identity) -> Judgement:
         """Say whether an event was handled before, and what is wrong with its place. Changes nothing."""
@@ -123,8 +139,7 @@ class Marks:
         if sequence == mark.high + 1:
             return HANDLE if incarnation == stream.newest else _VIOLATES[Violation.INCARNATION]
         if sequence > mark.high:
-            uncertain = (producer, shard, incarnation) in self._uncertain
-            return _VIOLATES[Violation.UNKNOWN if uncertain else Violation.GAP]
+            return _VIOLATES[Violation.UNKNOWN if mark.in_doubt else Violation.GAP]
         at = mark.find(sequence)
         if at is None:
             return DUPLICATE
@@ -142,30 +157,18 @@ class Marks:
         if stream is None:
             stream = self._streams[producer, shard] = _Stream()
         stream.touched_ms = now_ms
-        mark = stream.incarnations.get(incarnation)
+        mark = stream.incarnations.get(incarnation) or self._admit(stream, incarnation)
         if mark is None:
-            mark = self._admit(stream, incarnation)
-            if mark is None:
-                return
-            if sequence:
-                mark.open(0, sequence - 1, unknown=True)
-            mark.high = sequence
             return
         if sequence > mark.high:
-            uncertain = (producer, shard, incarnation) in self._uncertain
-            if sequence > mark.high + 1:
-                mark.open(mark.high + 1, sequence - 1, uncertain)
-            mark.high = sequence
-        else:
-            at = mark.find(sequence)
-            if at is not None:
-                mark.fill(at, sequence)
-        if self._uncertain:
-            self._uncertain.discard((producer, shard, incarnation))
+            mark.advance(sequence)
+        elif (at := mark.find(sequence)) is not None:
+            mark.fill(at, sequence)
 
     def doubt(self) -> None:
-        """Treat the first jump of every known incarnation as unknown: after an unclean takeover marks may be old."""
-        self._uncertain = {(p, s, i) for (p, s), stream in self._streams.items() for i in stream.incarnations}
+        """Put every mark in doubt: after an unclean takeover it may be older than what was handled."""
+        for _, _, _, mark in self:
+            mark.in_doubt = True
 
     def prune(self, now_ms: int) -> None:
         """Forget producers that were idle for a week."""
@@ -179,10 +182,15 @@ class Marks:
         return None if mark is None else mark.high
 
     def to_rows(self) -> list[list[object]]:
-        """Return plain rows for the stored ledger: producer, shard, touched, [incarnation, high, ranges]..."""
+        """Return plain rows for the stored ledger: producer, shard, touched, [incarnation, high, doubt, ranges]..."""
         return [
-            [p, s, st.touched_ms, [[i, m.high, [list(r) for r in m.ranges]] for i, m in st.incarnations.items()]]
-            for (p, s), st in self._streams.items()
+            [
+                producer,
+                shard,
+                stream.touched_ms,
+                [[i, m.high, m.in_doubt, [list(r) for r in m.ranges]] for i, m in stream.incarnations.items()],
+            ]
+            for (producer, shard), stream in self._streams.items()
         ]
 
     def __iter__(self) -> Iterator[tuple[str, int, int, Mark]]:
@@ -199,21 +207,32 @@ class Marks:
                 return None  # beyond what is kept: handled and counted each time, never dropped
             del known[oldest]
         stream.newest = max(stream.newest, incarnation)
-        return known.setdefault(incarnation, Mark())
+        # A life that begins in the middle: what came before this event is unknown, not missing.
+        return known.setdefault(incarnation, Mark(in_doubt=True))
 
 
 def from_rows(rows: object) -> Marks:
     """Read stored rows.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError: the rows are damaged.
+        ValueError, TypeError: the rows are damaged.
     """
     marks = Marks()
     for producer, shard, touched, incarnations in list(rows):  # type: ignore[call-overload]  # damage raises
-        stream = _Stream(touched_ms=int(touched))
-        for incarnation, high, ranges in incarnations:
-            kept: list[Range] = [(int(a), int(b), bool(u)) for a, b, u in ranges]
-            stream.incarnations[int(incarnation)] = Mark(int(high), kept)
-            stream.newest = max(stream.newest, int(incarnation))
-        marks._streams[str(producer), int(shard)] = stream
+        stream = _Stream(touched_ms=_count(touched))
+        for incarnation, high, in_doubt, ranges in incarnations:
+            mark = Mark(_count(high), [(_count(a), _count(b), bool(u)) for a, b, u in ranges], bool(in_doubt))
+            # Ranges out of order would make `find` miss one, and an event in it would be dropped.
+            bounds = [bound for first, last, _ in mark.ranges for bound in (first, last + 1)]
+            if bounds != sorted(bounds) or (bounds and bounds[-1] > mark.high):
+                raise ValueError(f"open ranges of {producer}:{incarnation}:{shard} are not in order below the mark")
+            stream.incarnations[_count(incarnation)] = mark
+            stream.newest = max(stream.newest, incarnation)
+        marks._streams[str(producer), _count(shard)] = stream
     return marks
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError(f"{value!r} is no count")
