@@ -21,8 +21,8 @@ An event is dropped only if the mark of its *own* incarnation covers it: droppin
 Beyond 64 open ranges the two with the smallest hole between them become one. The merged range claims that handled
 events in the hole were not: a duplicate may then be handled twice, but nothing is lost.
 
-After an unclean takeover every mark is in *doubt* until the first event beyond it: it may be one renewal older than what
-was handled. Doubt is stored, since the queue may change hands again before a shard has its next event.
+After an unclean takeover every mark is in *doubt* until the first event beyond it: it may be one renewal older than
+what was handled. Doubt is stored, since the queue may change hands again before a shard has its next event.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ consumers go on serving what they hold; the broker alone decides who is active.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 
 class Standing(NamedTuple):
@@ -78,16 +78,45 @@ def summary_from_json(text: str) -> Summary:
     """Read a summary; unknown fields are ignored and damage gives an empty one, since it is only a report."""
     try:
         raw: Any = json.loads(text or "{}")
-        values = {name: raw[name] for name in Summary.__slots__ if name in raw}
-        for name in ("bound", "asks"):
-            values[name] = {int(q): Standing(*map(int, s)) for q, s in values.get(name, {}).items()}
-        values["epochs"] = {int(q): int(e) for q, e in values.get("epochs", {}).items()}
-        for name in ("handovers_ms", "stalled", "conditions"):
-            values[name] = tuple(values.get(name, ()))
-        values["blocked"] = tuple(Blocked(*b) for b in values.get("blocked", ()))
-        return Summary(**values)
-    except (ValueError, TypeError, AttributeError, KeyError):
+        return Summary(**{name: read(raw[name]) for name, read in _READERS.items() if name in raw})
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
         return Summary()
+
+
+def _standings(said: Any) -> Mapping[int, Standing]:
+    return {int(queue): Standing(*map(int, standing)) for queue, standing in said.items()}
+
+
+def _counts(said: Any) -> Mapping[str, int]:
+    return {str(name): int(count) for name, count in said.items()}
+
+
+def _optional_float(said: Any) -> float | None:
+    return None if said is None else float(said)
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "connected": bool,
+    "bound": _standings,
+    "asks": _standings,
+    "epochs": lambda said: {int(queue): int(epoch) for queue, epoch in said.items()},
+    "rate": float,
+    "busy": float,
+    "in_hand": int,
+    "handled": int,
+    "p50_ms": _optional_float,
+    "p99_ms": _optional_float,
+    "violations": _counts,
+    "handovers_ms": lambda said: tuple(map(float, said)),
+    "stalled": lambda said: tuple(map(int, said)),
+    "blocked": lambda said: tuple(
+        Blocked(int(queue), int(shard), str(message_id), str(key), str(error), int(since))
+        for queue, shard, message_id, key, error, since in said
+    ),
+    "answered": lambda said: {str(request): str(answer) for request, answer in said.items()},
+    "conditions": lambda said: tuple(map(str, said)),
+}
+"""One reader per field, each refusing what would only fail later in somebody who reads the report."""
 
 
 @dataclass(frozen=True, slots=True)
