@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 import pytest
 import typer.testing
 
+from lbg.brokers.embedded import process
 from lbg.cli import app, redaction
 
 LBG = Path(sys.executable).with_name("lbg")
@@ -63,6 +64,15 @@ def lbg() -> Lbg:
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     return run
+
+
+@pytest.fixture
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An embedded broker that every command finds through the environment."""
+    serving = process.launch_and_wait(tmp_path / "broker.db", f"embedded://{tmp_path}/broker.sock")
+    monkeypatch.setenv("LBG_BROKER", serving.url)
+    yield serving.url
+    serving.stop()
 
 
 @pytest.fixture(scope="session")

@@ -208,6 +208,22 @@ def test_broker_of_the_run_needs_no_url(lbg: Lbg) -> None:
     assert "in use" in refused.line()
 
 
+def test_published_rows_are_handled_in_order(here: Live, lbg: Lbg) -> None:
+    """From a file through the run to the verdict: without a URL, a contract or a number typed twice."""
+    (here.base / "rows.csv").write_text("id,at\n" + "".join(f"k{at % 7},{at}\n" for at in range(300)))
+    published = lbg("publish", "rows.csv", "--key", "id", "--order", "at", "--group", "orders", "-o", "json")
+    assert (published.code, json.loads(published.out)["confirmed"]) == (0, 300)
+    source = ["--source", "rows.csv", "--key", "id"]
+    verdict: dict[str, Any] = {}
+
+    def is_complete() -> bool:
+        verdict.update(json.loads(lbg("verify", here.folder, *source, "-o", "json").out))
+        return bool(verdict["gaps"] == 0)
+
+    until(is_complete)
+    assert (verdict["events"], verdict["keys"], verdict["order_errors"], verdict["ok"]) == (300, 7, 0, True), verdict
+
+
 def test_second_run_in_the_same_folder_is_refused(here: Live, lbg: Lbg) -> None:
     """One supervisor per folder, and the one that is there is not disturbed."""
     ran = lbg("run", "group.yaml", "--dir", here.folder)

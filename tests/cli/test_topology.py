@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lbg.brokers import base, registry
-from lbg.brokers.embedded import process
 from lbg.core.contract import Contract
 from lbg.core.hashing import Algorithm
 from lbg.core.wire import Message
@@ -28,15 +26,6 @@ spec:
   queues: {count: 3, sizeLimit: 100}
   consumers: {handler: {republish: {to: out}}}
 """
-
-
-@pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An embedded broker that every command finds through the environment."""
-    serving = process.launch_and_wait(tmp_path / "broker.db", f"embedded://{tmp_path}/broker.sock")
-    monkeypatch.setenv("LBG_BROKER", serving.url)
-    yield serving.url
-    serving.stop()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from lbg.cli import completion, control, errors, groups, keys, running, topology, verify, versions
+from lbg.cli import completion, control, errors, groups, keys, publish, running, topology, verify, versions
 from lbg.cli.panels import PANELS
 
 HELP = """Ordered consumers that autoscale: run, publish to, inspect and verify load balanced groups.
@@ -79,7 +79,7 @@ def root(
         print(context.get_help())
 
 
-for module in (running, control, topology, keys, groups, verify, completion, versions):
+for module in (running, control, publish, topology, keys, groups, verify, completion, versions):
     module.register(app)
 
 

@@ -64,6 +64,13 @@ def _checked(url: str, source: str) -> str:
     return url
 
 
+def elsewhere(url: str | None, file: Path | None) -> str | None:
+    """Return the URL named, or that of the environment. Raises as `named`."""
+    found = named(url, file)
+    fallback = os.environ.get(VARIABLE)
+    return _checked(fallback, VARIABLE) if found is None and fallback else found
+
+
 def chosen(url: str | None, file: Path | None) -> str:
     """Return the URL named, or that of the environment, or that of the only run that is live here.
 
@@ -72,11 +79,7 @@ def chosen(url: str | None, file: Path | None) -> str:
     """
     from lbg.cli import runs
 
-    found = named(url, file)
-    if found is None and (fallback := os.environ.get(VARIABLE)):
-        found = _checked(fallback, VARIABLE)
-    if found is None:
-        found = runs.broker_of_the_live_run()
+    found = elsewhere(url, file) or runs.broker_of_the_live_run()
     if found is None:
         raise BadInput(f"--broker: is missing: name the broker's URL here, in --broker-file or in {VARIABLE}")
     return found

