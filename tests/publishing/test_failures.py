@@ -10,10 +10,8 @@ import pytest
 
 from lbg.brokers import base
 from lbg.brokers.base import Outcome
-from lbg.core.contract import Contract
 from lbg.publishing import (
     ContractMismatch,
-    ContractUnknown,
     NotConfirmed,
     NotPublished,
     Producer,
@@ -130,10 +128,52 @@ def test_a_contract_that_changed_while_away_ends_the_producer() -> None:
         assert "the contract here (count 8) is not the broker's (count 16)" in str(error)
         assert (await raised(producer.flush(), NotConfirmed)).count == 1
         await raised(producer.send("3", b"z"), ContractMismatch)
+        assert producer.stats().waiting == 0
         await producer.close()
 
     fakes.run(story())
     assert broker.log == []
+
+
+def test_callers_who_wait_for_room_learn_that_the_producer_ended() -> None:
+    """When what is held fails, room is made; nobody is let in to wait for a confirm that cannot come."""
+    broker = FakeBroker(holds_answers=True)
+
+    async def story() -> None:
+        producer = await opened(broker, replace(QUICK, max_events=1))
+        await producer.send("1", b"x")
+        waiting = [asyncio.create_task(call) for call in (producer.publish("2", b"y"), producer.publish("3", b"z"))]
+        await until(lambda: producer.stats().in_flight == 1)
+        broker.topology = base.Topology(replace(CONTRACT, count=16), "test")
+        broker.drop(accepted=False)
+        for task in waiting:
+            await raised(task, ContractMismatch)
+        await raised(producer.close(), NotConfirmed)
+
+    fakes.run(story())
+
+
+@pytest.mark.parametrize("answer", [(), (Outcome.ACCEPTED,) * 3, RuntimeError("a defect")], ids=["few", "many", "none"])
+def test_an_answer_that_cannot_be_read_is_no_answer(answer: tuple[Outcome, ...] | Exception) -> None:
+    """An adapter that breaks the contract makes a repetition, not a loss or a wrong confirm."""
+    broker = FakeBroker(holds_answers=True)
+
+    async def story() -> None:
+        producer = await opened(broker)
+        publishing = asyncio.create_task(producer.publish("1", b"x"))
+        await until(lambda: bool(broker.submits))
+        ((future, _),) = broker.sessions[0].open
+        broker.sessions[0].open.clear()
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        broker.holds_answers = False
+        assert (await publishing).sequence == 0
+        await producer.close()
+
+    fakes.run(story())
+    assert broker.ids(1) == [0]
 
 
 def test_a_stream_that_is_gone_may_come_back() -> None:
@@ -332,42 +372,3 @@ def test_any_mixture_of_losses_keeps_the_order() -> None:
     assert ids[0] == 0
     assert all(after <= before + 1 for before, after in itertools.pairwise(ids))
     assert set(ids) == set(range(200))
-
-
-@pytest.mark.parametrize("refusal", [AWAY, base.Refused("wrong password: check the Secret")])
-def test_open_says_why_it_cannot_connect(refusal: base.BrokerError) -> None:
-    """A broker that is away, or says no, raises its own line at once; the URL's credentials are not in it."""
-    broker = FakeBroker(refusal=refusal)
-    error = fakes.run(raised(opened(broker), base.BrokerError))
-    assert str(error) == refusal.message
-    assert "secret" not in str(error)
-
-
-def test_open_of_an_unknown_stream_says_what_to_do() -> None:
-    """A prefix that the broker does not know is refused, and named."""
-    error = fakes.run(raised(opened(FakeBroker(topology=None)), ContractUnknown))
-    assert str(error).startswith("stream 'orders' is unknown to the broker: create its group first")
-
-
-def test_open_compares_a_given_contract_with_the_brokers() -> None:
-    """A contract that differs is refused in one line that names each field."""
-    given = Contract("orders", 16, CONTRACT.algorithm, 4)
-
-    async def story() -> ContractMismatch:
-        return await raised(Producer.open(URL, given, outside=fakes.outside(FakeBroker())), ContractMismatch)
-
-    error = fakes.run(story())
-    assert "the contract here (count 16, queues 4) is not the broker's (count 8, queues 2)" in str(error)
-
-
-def test_a_publisher_without_the_right_to_look_needs_the_contract_file() -> None:
-    """Refused at the control plane: with a contract it publishes, with a prefix alone it cannot."""
-    broker = FakeBroker(admin_refusal=base.Refused("no management rights: grant them, or give the contract file"))
-
-    async def story() -> None:
-        await raised(opened(broker), base.Refused)
-        async with Producer.open(URL, CONTRACT, outside=fakes.outside(broker)) as producer:
-            await producer.publish("1", b"x")
-
-    fakes.run(story())
-    assert broker.bodies(1) == [b"x"]

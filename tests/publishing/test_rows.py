@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbg.publishing import rows
+from lbg.publishing import InvalidOption, rows
 from lbg.publishing.rows import Layout, Row, RowRefused, SourceUnreadable
 
 BY_TAIL = Layout(key=("tail",))
@@ -223,6 +223,15 @@ def test_files_are_read_from_disk_and_named(tmp_path: Path) -> None:
     other.write_bytes(b"")
     with pytest.raises(SourceUnreadable, match="say whether it is csv or jsonl"):
         list(rows.read(other, BY_TAIL))
+
+
+def test_a_layout_that_means_nothing_is_refused() -> None:
+    """Without a key column, or with a delimiter that is none, no file could be read."""
+    with pytest.raises(InvalidOption, match="key: no column is named"):
+        Layout(key=())
+    for delimiter in ("", ";;", '"', "\n"):
+        with pytest.raises(InvalidOption, match="delimiter: "):
+            Layout(key=("a",), delimiter=delimiter)
 
 
 def test_standard_input_is_a_source(monkeypatch: pytest.MonkeyPatch) -> None:

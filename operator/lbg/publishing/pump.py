@@ -156,7 +156,7 @@ class Pump:
             confirmed=self.tally.confirmed,
             failed=self.tally.failed,
             resent=self._window.resent,
-            waiting=self._window.unsent,
+            waiting=self._window.unsent if self.failure is None else 0,
             in_flight=self._window.in_flight,
             reconnects=self._reconnects,
             is_connected=self._window.is_connected,
@@ -250,10 +250,12 @@ class Pump:
         self._set_timer()
 
     def _give_up(self, why: PublishError) -> None:
-        if self.failure is None:
-            for entry in self._window.held():
-                self._fail(entry, str(why))
-            self.failure = why
+        if self.failure is not None:
+            return
+        # Set before room is made: whoever waits for it would otherwise be let in to wait for ever.
+        self.failure = why
+        for entry in self._window.held():
+            self._fail(entry, str(why))
 
     # The turn of the loop.
 
@@ -349,7 +351,7 @@ class Pump:
 
 def _judge(entries: Sequence[Entry[Event]], answer: asyncio.Future[tuple[base.Outcome, ...]]) -> list[Verdict]:
     # An answer that cannot be read is no answer; the contract of `submit` knows none, and order must not hang on it.
-    if answer.cancelled() or answer.exception() is not None:
+    if answer.cancelled() or answer.exception() is not None or len(answer.result()) != len(entries):
         return [Verdict.UNKNOWN] * len(entries)
     outcomes = answer.result()
     verdicts = [_VERDICTS[outcome] for outcome in outcomes]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, NoReturn, TypeAlias
 
-from lbg.publishing.errors import PublishError
+from lbg.publishing.errors import InvalidOption, PublishError
 from lbg.publishing.ordering import Disorder, RowOrder
 
 STDIN: Final = "-"
@@ -61,6 +61,9 @@ class Layout:
         missing: values that count as none, such as "NA".
         missing_key: the key of rows without one, such as MISSING_KEY; None refuses them.
         delimiter: of CSV; None: a tab for `.tsv`, else a comma.
+
+    Raises:
+        InvalidOption: no key column, or a delimiter that cannot be one.
     """
 
     key: tuple[str, ...]
@@ -69,6 +72,12 @@ class Layout:
     missing: frozenset[str] = frozenset({""})
     missing_key: str | None = None
     delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise InvalidOption("key: no column is named: name the one that holds the key")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
+            raise InvalidOption(f"delimiter: {self.delimiter!r} is not one character that can separate columns")
 
 
 @dataclass(frozen=True, slots=True)
