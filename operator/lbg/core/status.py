@@ -134,7 +134,7 @@ def _queues(
         deepest = sorted(shown, key=lambda queue: (-_depth(looks.get(queue)), queue))
         shown = sorted(deepest[:QUEUES_SHOWN])
     table = _table(count, min(effective, count), seen.group.name, spec.assignment.policy, spec.assignment.standbys)
-    names = {seat.ordinal: name_of(seat.holder, seen) for seat in held}
+    names = {seat.ordinal: name_of(seat.holder, seen) for seat in held if seat.holder is not None}
     active: dict[int, Seat] = {}
     for seat in held:
         for queue, epoch in seat.summary.epochs.items():
@@ -143,16 +143,18 @@ def _queues(
                 active[queue] = seat
     rows = []
     for queue in shown:
-        seat, look = active.get(queue), looks.get(queue)
+        serving, look = active.get(queue), looks.get(queue)
+        # The broker knows who is active where no report says it, but only by the name of the link.
         told = look.active if look is not None else None
+        owner = serving.holder if serving is not None else told
         standbys = [names[ordinal] for ordinal in table.standbys(queue) if ordinal in names]
         rows.append(
             QueueStatus(
                 queue=queue,
-                owner=names[seat.ordinal] if seat is not None else None if told is None else name_of(told, seen),
+                owner=None if owner is None else name_of(owner, seen),
                 ordinal=table.owner(queue),
                 standby=tuple(standbys[:STANDBYS_SHOWN]),
-                epoch=seat.summary.epochs[queue] if seat is not None else None,
+                epoch=serving.summary.epochs[queue] if serving is not None else None,
                 backlog=look.backlog if look is not None else None,
             )
         )
@@ -164,10 +166,10 @@ def _depth(look: QueueLook | None) -> float:
     return float("inf") if backlog is None else float(backlog)
 
 
-def name_of(holder: str | None, seen: Observed) -> str:
+def name_of(holder: str, seen: Observed) -> str:
     """Return the name of the consumer behind a holder string or a link's name."""
     for consumer in seen.consumers or ():
         if consumer.is_holder(holder):
             return consumer.name
     # name _ UID _ nonce, see `seating.Holder`
-    return (holder or "").rsplit("_", 2)[0]
+    return holder.rsplit("_", 2)[0]
