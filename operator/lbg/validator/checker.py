@@ -224,7 +224,6 @@ class Checker:
         if row.queue != lane.queue:
             text = f"shard {row.shard} is in queue {row.queue} and was in queue {lane.queue}"
             self._note(evidence.CONTRADICTION, text)
-            lane.queue = row.queue
         seen = lane.lives.get(row.incarnation)
         if seen is None:
             seen = lane.lives[row.incarnation] = Seen()

@@ -104,7 +104,7 @@ def _held(verdict: Verdict) -> Iterator[str]:
 def _sum(verdict: Verdict) -> str:
     if verdict.ok:
         return "ok: every event that was judged is in order, complete and not repeated by a planned move"
-    found = [f"{getattr(verdict, name):,} {name.replace('_', ' ')}" for name in verdict.faults]
+    found = [f"{name.replace('_', ' ')}: {getattr(verdict, name):,}" for name in verdict.faults]
     return "NOT OK: " + "; ".join([*found, *(f"unknown: {reason}" for reason in verdict.unknown)])
 
 

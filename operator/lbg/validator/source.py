@@ -27,7 +27,7 @@ from lbg.core.hashing import Algorithm
 from lbg.validator.errors import Unusable
 
 KEY_SEPARATOR: Final = "/"
-"""Joins the values of several key columns."""
+"""Joins the values of several key columns, as `lbg publish` does."""
 
 _IDENTITY: Final = ("producer", "incarnation", "shard", "sequence")
 
@@ -44,12 +44,23 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file of what was published, and how to read it. A manifest needs the path only."""
+    """A file of what was published, and how to read it: as it was published. A manifest needs the path only.
+
+    Args:
+        path: CSV, JSON lines or a manifest; CSV named `.tsv` has tabs.
+        key: the columns that make the key.
+        count: HC of the stream, where rows are to be hashed; None: as the run's log has it.
+        algorithm: the stream's, where `count` is given.
+        missing: values of a key column that count as none.
+        missing_key: the key that was published for rows without one; None refuses them.
+    """
 
     path: Path
     key: tuple[str, ...] = ("key",)
-    count: int | None = None  # HC and algorithm of the stream, where rows are to be hashed
+    count: int | None = None
     algorithm: Algorithm = Algorithm.XXH64
+    missing: frozenset[str] = frozenset({""})
+    missing_key: str | None = None
 
 
 def replayed(keys: Iterable[str], shard_of: Callable[[str], int]) -> Iterator[Published]:
@@ -118,12 +129,12 @@ def _dealt(file: SourceFile, keys: Iterable[tuple[int, str]]) -> Iterator[Publis
 
 
 def _csv_keys(file: SourceFile, text: Iterable[str]) -> Iterator[tuple[int, str]]:
-    reader = csv.reader(text)
+    reader = csv.reader(text, delimiter="\t" if file.path.suffix.lower() == ".tsv" else ",")
     header = next(reader)
     places = [_place(file, header, column) for column in file.key]
     for row in reader:
         if row:
-            values = [row[place] if place < len(row) else "" for place in places]
+            values = [row[place] if place < len(row) else None for place in places]
             yield reader.line_num, _joined(file, reader.line_num, values)
 
 
@@ -136,9 +147,12 @@ def _place(file: SourceFile, header: Sequence[str], column: str) -> int:
 
 def _json_keys(file: SourceFile, objects: Iterable[tuple[int, Mapping[str, object]]]) -> Iterator[tuple[int, str]]:
     for number, row in objects:
-        values = []
+        values: list[str | None] = []
         for column in file.key:
             value = row.get(column)
+            if value is None:
+                values.append(None)
+                continue
             # A publisher turns a number into text by its own rule; a float or a list has too many of them.
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise Unusable(f"source {file.path}, line {number}: {column} is neither text nor an integer")
@@ -146,11 +160,14 @@ def _json_keys(file: SourceFile, objects: Iterable[tuple[int, Mapping[str, objec
         yield number, _joined(file, number, values)
 
 
-def _joined(file: SourceFile, number: int, values: Sequence[str]) -> str:
-    if not all(values):
+def _joined(file: SourceFile, number: int, values: Sequence[str | None]) -> str:
+    present = [value for value in values if value is not None and value not in file.missing]
+    if len(present) == len(values):
+        return KEY_SEPARATOR.join(present)
+    if file.missing_key is None:
         names = ", ".join(file.key)
-        raise Unusable(f"source {file.path}, line {number}: {names} is empty: write the key that was published for it")
-    return KEY_SEPARATOR.join(values)
+        raise Unusable(f"source {file.path}, line {number}: no {names}: say which key was published for such rows")
+    return file.missing_key
 
 
 def _objects(file: SourceFile, text: Iterable[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
