@@ -32,6 +32,17 @@ def test_counts_stand_in_one_column(record: Record) -> None:
     assert {"skipped", "damaged"} <= {line.split()[0] for line in counts}
 
 
+def test_moves_are_told_apart(record: Record) -> None:
+    """The row of the moves says how many were planned, which of those look wrong, and who says so."""
+    rows = [record(0, at=1000.0), record(1, consumer="b", epoch=2, at=900.0, clean=False)]
+    shown = [validator.render_text(validator.verify(rows, log=log)).splitlines() for log in ([], None)]
+    remarks = [next(line for line in lines if line.startswith("moves"))[34:] for lines in shown]
+    assert remarks == [
+        "1 planned (1 found unclean, 1 overlapping), 0 unplanned, by the run's log",
+        "0 planned, 1 unplanned, by the records, for want of a log",
+    ]
+
+
 def test_nothing_measured_is_not_shown_as_zero(record: Record) -> None:
     """Without a move there is no handover time, and the table shows a dash."""
     lines = validator.render_text(validator.verify([record(0)])).splitlines()

@@ -74,13 +74,14 @@ def _per_death(verdict: Verdict) -> str:
 
 
 def _moves(verdict: Verdict) -> str:
-    parts = [f"{verdict.planned_moves:,} planned"]
+    notes = []
     if verdict.unclean_planned_moves:
-        parts.append(f"{verdict.unclean_planned_moves:,} of them found unclean")
+        notes.append(f"{verdict.unclean_planned_moves:,} found unclean")
     if verdict.overlapping_planned_moves:
-        parts.append(f"{verdict.overlapping_planned_moves:,} of them overlapping")
+        notes.append(f"{verdict.overlapping_planned_moves:,} overlapping")
+    planned = f"{verdict.planned_moves:,} planned" + (f" ({', '.join(notes)})" if notes else "")
     said_by = "the run's log" if verdict.with_log else "the records, for want of a log"
-    return f"{', '.join(parts)}, by {said_by}"
+    return f"{planned}, {verdict.moves - verdict.planned_moves:,} unplanned, by {said_by}"
 
 
 def _delays(delays: Delays, of: str) -> str:
