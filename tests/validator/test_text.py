@@ -35,7 +35,8 @@ def test_counts_stand_in_one_column(record: Record) -> None:
 def test_moves_are_told_apart(record: Record) -> None:
     """The row of the moves says how many were planned, which of those look wrong, and who says so."""
     rows = [record(0, at=1000.0), record(1, consumer="b", epoch=2, at=900.0, clean=False)]
-    shown = [validator.render_text(validator.verify(rows, log=log)).splitlines() for log in ([], None)]
+    verdicts = validator.verify(rows, log=[]), validator.verify(rows)
+    shown = [validator.render_text(verdict).splitlines() for verdict in verdicts]
     remarks = [next(line for line in lines if line.startswith("moves"))[34:] for lines in shown]
     assert remarks == [
         "1 planned (1 found unclean, 1 overlapping), 0 unplanned, by the run's log",
