@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +18,9 @@ from lbg.cli.exit_codes import ExitCode
 from lbg.core import membership
 from lbg.core.spec import problems
 from lbg.local import errors as local
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Lbg
 
 FORESEEN = [
     (errors.BadInput("a"), ExitCode.USAGE),
@@ -169,6 +174,21 @@ def test_traceback_of_a_defect_holds_no_password(
     errors.guard(raising(RuntimeError("cannot parse amqp://u:s3cret@host/")))
     (file,) = tmp_path.iterdir()
     assert "s3cret" not in file.read_text() + capsys.readouterr().err
+
+
+def test_missing_extra_is_named_with_its_remedy(lbg: Lbg, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that needs an extra says so before it does anything, with the line to type."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ran = lbg("demo", "--fast")
+    assert ran.code == ExitCode.MISSING_EXTRA
+    assert "pip install 'load-balanced-groups[demo]'" in ran.line()
+
+
+def test_every_extra_is_one_of_the_distribution() -> None:
+    """The remedy names an extra that exists, and each of ours but nothing else."""
+    extras = importlib.metadata.metadata("load-balanced-groups").get_all("Provides-Extra")
+    assert extras is not None
+    assert set(errors.EXTRAS.values()) == set(extras)
 
 
 def test_every_code_has_its_meaning() -> None:

