@@ -5,7 +5,8 @@ Theory of operation
 A seat gives a preference (an ordinal), never a permission, so losing one costs a move and not an event.
 
 * *Expiry* is judged by local monotonic time since the last *observed* change of the record, and time in which the store
-  could not be read does not count: an unreadable store must not make everybody's seat expire at once. Two clocks are
+  could not be read does not count: an unreadable store must not make everybody's seat expire at once. Nor does time in
+  which this process did not look: whoever was paused itself cannot know whether others could renew. Two clocks are
   never compared.
 * *Renewal* every 10 s; urgent reports (what is bound, what is asked for, being connected) are written at once.
 * *Giving up*: 20 s without a successful renewal and the holder counts itself unseated. It loses only the right to new
@@ -17,7 +18,8 @@ A seat gives a preference (an ordinal), never a permission, so losing one costs 
   counts as the lower one.
 * *Offering* on SIGTERM: the seat stays held and is marked, so that a waiting pod claims it while this one still serves.
 
-The driver feeds `observed` or `unreadable`, performs the one write it is given, and answers with `written`; when somebody else wrote first it observes again.
+The driver feeds `observed` or `unreadable`, performs the one write it is given, and answers with `written`; when
+somebody else wrote first it observes again.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ class Seating:
     def observed(self, seen: Membership, now: float) -> None:
         """Take a look at the store."""
         if self._read_at is not None:
-            self._readable += now - self._read_at
+            # A holder that has not given up yet must not expire in one gap between two looks.
+            most = self.timing.duration - self.timing.give_up_after
+            self._readable += min(now - self._read_at, most)
         self._read_at = now
         self._seen = seen
         if seen.view.generation > self.generation:
@@ -137,11 +141,11 @@ class Seating:
         """Return the one seat record to write now, or None. Call again after `written` or a new look."""
         if self._seen is None:
             return None
-        if self._leaving or self._stopping:
-            return self._write_on_the_way_out()
         surplus = self._surplus()
         if surplus is not None:
             return surplus.cleared()
+        if self._leaving or self._stopping:
+            return self._write_on_the_way_out()
         if self.seat is None:
             return self._claim(self._wanted_seat())
         if self._must_move(self.seat):
@@ -188,10 +192,13 @@ class Seating:
         return seat.ordinal >= min(view.desired, view.effective)
 
     def _surplus(self) -> Seat | None:
-        """Return a second seat of ours: the one that a move left behind."""
+        """Return a second seat of ours: the one that a move left behind, in this life of the pod or an earlier one."""
         assert self._seen is not None
-        ours = [s for s in self._seen.seats if s.holder == str(self.me)]
-        return ours[-1] if len(ours) > 1 else None
+        if self.seat is None:
+            return None
+        me, kept = self.me, self.seat.ordinal
+        seats = (s for s in self._seen.seats if s.ordinal != kept)
+        return next((s for s in seats if s.holder == str(me) or me.is_earlier_life_of(s.holder)), None)
 
     def _claim(self, seat: Seat | None) -> Seat | None:
         if seat is None:
