@@ -17,6 +17,14 @@ threads: set[str] = set()
 released = threading.Event()
 
 
+async def work(seconds: float) -> None:
+    """Occupy a lane for a while, as a handler does that waits for its database."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    loop.call_later(seconds, done.set_result, None)
+    await done
+
+
 async def fails_on_demand(event: Event) -> bytes:
     """Fail as often as the test asked for this key."""
     calls.append((event.key, event.sequence if event.sequence is not None else -1, event.attempt))
@@ -47,12 +55,12 @@ async def exits(event: Event) -> None:
 
 async def kills_its_process(event: Event) -> None:
     """Take the process down on one key, with its neighbours in hand."""
-    await asyncio.sleep(0.005)
+    await work(0.005)
     if event.key == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
-    await asyncio.sleep(0.02)
+    await work(0.02)
 
 
 async def takes_a_moment(_: Event) -> None:
     """Take a few milliseconds."""
-    await asyncio.sleep(0.003)
+    await work(0.003)

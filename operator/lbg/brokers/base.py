@@ -36,9 +36,42 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from lbg.brokers.errors import (
+    BindRefused as BindRefused,
+)
+from lbg.brokers.errors import (
+    BrokerError as BrokerError,
+)
+from lbg.brokers.errors import (
+    Conflict as Conflict,
+)
+from lbg.brokers.errors import (
+    LedgerUnreadable as LedgerUnreadable,
+)
+from lbg.brokers.errors import (
+    LinkLost as LinkLost,
+)
+from lbg.brokers.errors import (
+    Missing as Missing,
+)
+from lbg.brokers.errors import (
+    NotEmpty as NotEmpty,
+)
+from lbg.brokers.errors import (
+    Refused as Refused,
+)
+from lbg.brokers.errors import (
+    StoreDamaged as StoreDamaged,
+)
+from lbg.brokers.errors import (
+    Unreachable as Unreachable,
+)
+from lbg.brokers.errors import (
+    Unsupported as Unsupported,
+)
 from lbg.core.contract import Contract
 from lbg.core.wire import Message
 
@@ -343,62 +376,6 @@ class Adapter(Protocol):
     async def open_session(self, url: str, *, name: str) -> Session:
         """Connect the data plane under a name that people see in the broker's own tools. Raises as `open_admin`."""
         ...
-
-
-@dataclass(eq=False)
-class BrokerError(Exception):
-    """Base of all broker errors: one line for a person, with the remedy."""
-
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class Unreachable(BrokerError):
-    """Nothing answers at the address, or it went away."""
-
-
-class Refused(BrokerError):
-    """The broker answers and says no: credentials, permission, version."""
-
-
-@dataclass(eq=False)
-class Conflict(BrokerError):
-    """A name is in use by somebody else, or an existing object differs."""
-
-    names: tuple[str, ...] = field(default=())
-
-
-class Missing(BrokerError):
-    """The stream, queue or output does not exist."""
-
-
-@dataclass(eq=False)
-class NotEmpty(BrokerError):
-    """Deletion was refused because messages remain."""
-
-    remaining: dict[int, int] = field(default_factory=dict)
-
-
-class BindRefused(BrokerError):
-    """Another link holds the exclusive queue."""
-
-
-class LinkLost(BrokerError):
-    """The link or its connection is gone, and ownership with it."""
-
-
-class LedgerUnreadable(BrokerError):
-    """The ledger cannot be read or written now; the link itself may be fine."""
-
-
-class Unsupported(BrokerError):
-    """The broker lacks an optional ability."""
-
-
-class StoreDamaged(BrokerError):
-    """The embedded store cannot be used: corrupt, wrong schema, read-only or full."""
 
 
 DEFAULT_HEARTBEAT: Final = 10.0
