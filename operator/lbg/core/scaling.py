@@ -222,10 +222,12 @@ def _scale(seen: Snapshot, policy: Policy, memory: Memory, current: int, now: fl
     hot = demand.hot_queues(full, tracks, _table(seen, policy))
     late = demand.hottest(full, hot, tracks, queues, drain_seconds=policy.drain_seconds, last=memory.hot)
     growing, shrinking = full.without(hot), _demand(queues, policy, memory.loads, policy.drain_seconds / 2)
+    # Each queue waits alone where each has a consumer of its own: only what stands out is certain to wait for a key.
+    splittable = full.without(queue for queue in hot if full.stands_out(queue))
     flow = effects.Flow(
         throughput=sum(tracks[queue.queue].served or 0.0 for queue in queues if not queue.is_blocked),
-        waiting=sum(growing.draining) * policy.drain_seconds,
-        is_enough=growing.score(current) <= 1,
+        waiting=sum(splittable.draining) * policy.drain_seconds,
+        is_enough=splittable.score(current) <= 1,
     )
     is_settled = memory.loads.settled_for(now) >= 2 * policy.smoothing
     effect = effects.judge(memory.effect, flow, current, seen.effective, is_settled=is_settled, now=now)
