@@ -28,8 +28,9 @@ _CONVENTIONS: Final = """## Conventions
 - An error is one line on standard error that starts with `lbg:`, whatever `-o` says: programs read the exit code.
   Standard output then holds nothing, or the verdict that was asked for. Several bad fields in a group's YAML are
   several lines, one for each.
-- A broker's URL comes from `--broker`, from the file that `--broker-file` names, or from `LBG_BROKER`. Other users of
-  the machine see the arguments of a process, so a URL with a password belongs in the file. No password is printed.
+- A broker's URL comes from `--broker`, from the file that `--broker-file` names, from `LBG_BROKER`, or from the only
+  run that is live here. `lbg run` and `lbg demo` bring their own broker and read the first two only. Other users of the
+  machine see the arguments of a process, so a URL with a password belongs in the file. No password is printed.
 - `NO_COLOR` and `COLUMNS` are respected. Without a terminal there is no colour, no progress bar and no live view.
 - A question is answered with `--yes`, or on standard input (`echo y | lbg ...`).
 - `LBG_DEBUG=1` prints tracebacks to standard error. Without it the traceback of a defect goes to a file that is named.
