@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbg.brokers.base import Outcome
-from lbg.publishing import InvalidOption, NotConfirmed
+from lbg.publishing import InvalidOption, NotConfirmed, ShardStopped
 from lbg.publishing.feeding import Pace, Progress, following, publish_rows, steady
 from lbg.publishing.reading import ReadAhead
 from lbg.publishing.rows import Row, RowRefused
@@ -49,6 +49,7 @@ def test_progress_is_told_while_it_goes_and_at_the_end() -> None:
         producer = await opened(broker)
         publishing = asyncio.create_task(publish_rows(producer, made(300), progress=told.append, every=0.001))
         await until(lambda: bool(told) and told[-1].rows == 300)
+        assert told[-1].confirmed == 0
         broker.holds_answers = False
         broker.answer()
         await publishing
@@ -58,7 +59,6 @@ def test_progress_is_told_while_it_goes_and_at_the_end() -> None:
     assert [progress.rows for progress in told] == sorted(progress.rows for progress in told)
     assert [progress.is_done for progress in told].count(True) == 1
     assert (told[-1].is_done, told[-1].confirmed) == (True, 300)
-    assert told[-2].confirmed == 0
 
 
 def test_a_refused_row_leaves_those_before_it_confirmed() -> None:
@@ -93,17 +93,42 @@ def test_a_key_that_the_algorithm_refuses_is_named_by_line() -> None:
     assert len(broker.log) == 2
 
 
-def test_a_row_that_the_broker_refuses_is_reported() -> None:
-    """What was not confirmed raises at the end, or as soon as its shard is known to be stopped."""
+def test_a_row_that_the_broker_refuses_is_reported_at_the_end() -> None:
+    """Known only when all rows were given, the refusal is what the last flush says."""
+    broker = FakeBroker(verdicts={1: Outcome.REFUSED}, holds_answers=True)
+
+    async def story() -> None:
+        producer = await opened(broker)
+        publishing = asyncio.create_task(publish_rows(producer, made(5)))
+        await until(lambda: producer.stats().in_flight == 5)
+        broker.holds_answers = False
+        broker.answer()
+        assert (await raised(publishing, NotConfirmed)).count == 2
+        await producer.close()
+
+    fakes.run(story())
+    assert len(broker.log) == 3
+
+
+def test_a_row_behind_a_refused_one_ends_the_publishing() -> None:
+    """Known earlier, the next row of the shard is not published, and the other shards' rows are confirmed."""
     broker = FakeBroker(verdicts={1: Outcome.REFUSED})
 
     async def story() -> None:
         producer = await opened(broker)
-        error = await raised(publish_rows(producer, made(5)), NotConfirmed)
-        assert error.count == 2
+
+        def source() -> Iterator[Row]:
+            yield from made(3)
+            fakes.wait_until(lambda: 1 in producer._opened.pump.stopped)
+            yield from made(3)
+
+        error = await raised(publish_rows(producer, source()), ShardStopped)
+        assert "1 event is not confirmed" in error.__notes__[0]
+        assert (producer.stats().confirmed, producer.stats().failed) == (3, 1)
         await producer.close()
 
     fakes.run(story())
+    assert broker.bodies(0) == [b"0", b"0"]
 
 
 def test_a_pace_spreads_the_rows() -> None:

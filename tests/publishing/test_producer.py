@@ -12,7 +12,6 @@ from lbg.brokers import base
 from lbg.core.wire import Identity
 from lbg.publishing import (
     Backoff,
-    BufferFull,
     NotConfirmed,
     Options,
     Outside,
@@ -137,85 +136,6 @@ def test_a_flush_with_a_deadline_names_what_is_held() -> None:
     assert re.fullmatch(r"1 event is not confirmed: after 0.001 s: no answer .* \(shop:\d+:1:0\)", str(error))
 
 
-def test_a_full_buffer_makes_callers_wait_in_their_order() -> None:
-    """Beyond the bound a call waits for room; a cancelled one leaves no trace, and the rest keep their order."""
-    broker = FakeBroker(holds_answers=True)
-
-    async def story() -> None:
-        producer = await opened(broker, Options(max_events=2))
-        sends = [asyncio.create_task(producer.send("1", b"%d" % i)) for i in range(6)]
-        await until(lambda: sum(task.done() for task in sends) == 2)
-        sends[3].cancel()
-        broker.holds_answers = False
-        broker.answer()
-        await asyncio.wait(sends)
-        await producer.close()
-
-    fakes.run(story())
-    assert broker.bodies(1) == [b"0", b"1", b"2", b"4", b"5"]
-    assert broker.ids(1) == [0, 1, 2, 3, 4]
-
-
-def test_a_later_caller_does_not_slip_past_those_who_wait() -> None:
-    """An event published after room was made, and before the waiting callers ran again, stays behind them."""
-    broker = FakeBroker(holds_answers=True)
-
-    async def story() -> None:
-        producer = await opened(broker, Options(max_events=1))
-        await producer.send("1", b"a")
-        waiting = [asyncio.create_task(producer.send("1", body)) for body in (b"b", b"c")]
-        await until(lambda: len(broker.submits) == 1)
-        broker.holds_answers = False
-        broker.answer()
-        await producer.send("1", b"d")
-        await asyncio.gather(*waiting)
-        await producer.close()
-
-    fakes.run(story())
-    assert broker.bodies(1) == [b"a", b"b", b"c", b"d"]
-
-
-@pytest.mark.parametrize(
-    ("options", "bodies"),
-    [(Options(max_events=2, when_full="raise"), [b"", b""]), (Options(max_bytes=10, when_full="raise"), [b"12345678"])],
-    ids=["events", "bytes"],
-)
-def test_a_full_buffer_raises_if_told_so(options: Options, bodies: list[bytes]) -> None:
-    """Under when_full="raise" the event that does not fit is refused, and not numbered."""
-    broker = FakeBroker(holds_answers=True)
-
-    async def story() -> None:
-        producer = await opened(broker, options)
-        for body in bodies:
-            await producer.send("1", body)
-        for call in (producer.send("1", b"x" * 5), producer.publish("1", b"x" * 5)):
-            error = await raised(call, BufferFull)
-            assert "buffer is full" in str(error)
-        broker.holds_answers = False
-        await until(lambda: bool(broker.submits))
-        broker.answer()
-        await producer.flush()
-        assert (await producer.publish("1", b"fits")).sequence == len(bodies)
-        await producer.close()
-
-    fakes.run(story())
-
-
-def test_a_send_loop_does_not_starve_the_connection() -> None:
-    """Sends that never wait for room give the loop a turn, so that answers come in between."""
-    broker = FakeBroker()
-
-    async def story() -> int:
-        producer = await opened(broker, Options(batch=10, max_events=1_000_000))
-        for i in range(1_000):
-            await producer.send(str(i), b"x")
-        confirmed = producer.stats().confirmed
-        await producer.close()
-        return confirmed
-
-    assert fakes.run(story()) > 900
-
-
 def test_a_cancelled_publish_is_published_all_the_same() -> None:
     """Cancelling gives up the confirm, not the event: its number is taken."""
     broker = FakeBroker(holds_answers=True)
@@ -265,92 +185,6 @@ def test_without_a_name_two_producers_have_two() -> None:
 
     first, second = fakes.run(story())
     assert first != second
-
-
-def test_close_flushes_and_ends() -> None:
-    """Everything sent is confirmed, the session is closed, and a second close is nothing."""
-    broker = FakeBroker()
-
-    async def story() -> None:
-        producer = await opened(broker)
-        session = broker.sessions[0]
-        await producer.send("1", b"x")
-        await producer.close()
-        await producer.close()
-        assert session.is_closed
-        for call in (producer.send("1", b"x"), producer.publish("1", b"x"), producer.flush()):
-            await raised(call, ProducerClosed)
-
-    fakes.run(story())
-    assert broker.bodies(1) == [b"x"]
-
-
-def test_a_flush_of_nothing_ends_at_once() -> None:
-    """With nothing published, or nothing since the last one, there is nothing to wait for."""
-    broker = FakeBroker()
-
-    async def story() -> None:
-        producer = await opened(broker)
-        await producer.flush()
-        await producer.flush()
-        await producer.publish("1", b"x")
-        await producer.flush()
-        await producer.close()
-
-    fakes.run(story())
-
-
-def test_close_says_what_it_gave_up() -> None:
-    """After the deadline close names what is not confirmed; who waits for a confirm, or for room, is told too."""
-    broker = FakeBroker(holds_answers=True)
-
-    async def story() -> NotConfirmed:
-        producer = await opened(broker, Options(max_events=2, close_timeout=0.001))
-        await producer.send("1", b"x")
-        publishing = asyncio.create_task(producer.publish("2", b"y"))
-        waiting = asyncio.create_task(producer.send("3", b"z"))
-        await until(lambda: producer.stats().in_flight == 2)
-        error = await raised(producer.close(), NotConfirmed)
-        assert "may be at the broker" in str(await raised(publishing, Exception))
-        await raised(waiting, ProducerClosed)
-        return error
-
-    error = fakes.run(story())
-    assert error.count == 2
-    assert {(event.key, event.shard) for event in error.events} == {("1", 1), ("2", 2)}
-
-
-def test_an_error_in_the_block_is_not_hidden_by_what_is_unconfirmed() -> None:
-    """The application's own error leaves the block, with a note on what was not confirmed."""
-    broker = FakeBroker(holds_answers=True)
-
-    async def story() -> None:
-        async with Producer.open(
-            URL, "orders", options=Options(close_timeout=0.001), outside=fakes.outside(broker)
-        ) as producer:
-            await producer.send("1", b"x")
-            raise KeyError("mine")
-
-    with pytest.raises(KeyError) as caught:
-        fakes.run(story())
-    assert "1 event is not confirmed" in caught.value.__notes__[0]
-
-
-def test_ctrl_c_flushes_before_it_ends() -> None:
-    """Cancelled as asyncio.run does on Ctrl-C, the block still has its events confirmed."""
-    broker = FakeBroker()
-
-    async def story() -> None:
-        async with Producer.open(URL, "orders", outside=fakes.outside(broker)) as producer:
-            await producer.send("1", b"x")
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.Event().wait()
-
-    with pytest.raises(asyncio.CancelledError):
-        fakes.run(story())
-    assert broker.bodies(1) == [b"x"]
 
 
 def test_a_forked_child_is_refused_and_leaves_the_parents_connection_alone() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lbg.publishing.errors import InvalidEvent, InvalidOption, NotConfirmed
+from lbg.publishing.errors import InvalidEvent, InvalidOption, NotConfirmed, ShardStopped
 from lbg.publishing.producer import Producer
 from lbg.publishing.reading import ReadAhead
 from lbg.publishing.rows import Row, RowRefused
@@ -78,7 +78,9 @@ async def publish_rows(
 
     Raises:
         RowRefused: a row cannot be published; what stood before it is confirmed.
-        PublishError: as `Producer.send` and `Producer.flush`.
+        ShardStopped: the broker refused an earlier row of its shard; what could be confirmed is.
+        NotConfirmed: the broker refused a row, and it showed at the end.
+        PublishError: else as `Producer.send` and `Producer.flush`.
     """
     feeding = _Feeding(producer, pace)
     reporting = asyncio.create_task(_report(feeding, progress, every)) if progress is not None else None
@@ -119,7 +121,7 @@ class _Feeding:
                     if self._pace is not None:
                         await self._until_due(self._pace)
                     await self._send(row)
-        except RowRefused as refused:
+        except (RowRefused, ShardStopped) as refused:
             try:
                 await self._producer.flush()
             except NotConfirmed as not_confirmed:

@@ -266,9 +266,9 @@ class Pump:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        publisher = self._publisher
-        if publisher is None:
-            return
+        session, publisher = self._session, self._publisher
+        if session is None or publisher is None or session.lost.done():
+            return  # the keeper is on its way
         for action in self._window.poll(self._loop.time()):
             if isinstance(action, Submit):
                 self._submit(publisher, action)
