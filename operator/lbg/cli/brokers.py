@@ -58,9 +58,7 @@ def _checked(url: str, source: str) -> str:
     redaction.remember(url)
     # What is wrong with it is not shown: half of a URL may be the half with the password.
     if "://" not in url or any(c.isspace() for c in url):
-        raise BadInput(
-            f"{source}: is no URL of a broker: write one such as amqp://host:5672/ or embedded:///run/lbg.sock"
-        )
+        raise BadInput(f"{source}: is no URL of a broker: write one such as embedded:///run/lbg.sock")
     return url
 
 

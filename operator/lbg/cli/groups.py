@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "lbg check orders.yaml",
             "lbg check orders.yaml -o json | jq .contract",
-            "kubectl get lbg orders -o yaml | lbg check -",
+            "sed s/256/1024/ orders.yaml | lbg check -",
         ),
     )(check)
     app.command(

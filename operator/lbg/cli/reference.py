@@ -50,7 +50,9 @@ def pages() -> Iterator[str]:
                 yield _section(f"lbg {name}", command.make_context(name, [], parent=above, resilient_parsing=True))
     yield _CONVENTIONS
     yield "## Exit codes\n"
-    yield "| code | meaning |\n| --- | --- |\n" + "".join(f"| {code:d} | {text} |\n" for code, text in MEANINGS.items())
+    # A bar inside of a cell would end it.
+    rows = [f"| {code:d} | {text.replace('|', chr(92) + '|')} |\n" for code, text in MEANINGS.items()]
+    yield "| code | meaning |\n| --- | --- |\n" + "".join(rows)
 
 
 def _section(title: str, context: Any) -> str:

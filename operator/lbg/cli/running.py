@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "lbg run orders.yaml",
             "lbg run orders.yaml --handover exclusive --dir /tmp/orders",
-            "lbg run orders.yaml --broker-file ~/.lbg/rabbit",
+            "lbg run orders.yaml --broker-file ~/.lbg/broker",
             "lbg run orders.yaml -o json | jq -c 'select(.kind == \"scaled\")'",
         ),
     )(run)

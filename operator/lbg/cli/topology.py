@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         rich_help_panel=BROKER,
         epilog=examples(
             "lbg create orders.yaml --broker embedded:///tmp/lbg.sock",
-            "LBG_BROKER=amqp://shop:secret@rabbit/ lbg create orders.yaml -o json",
+            "lbg create orders.yaml --broker-file ~/.lbg/broker -o json",
         ),
     )(create)
     app.command(
