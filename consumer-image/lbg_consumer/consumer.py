@@ -251,9 +251,9 @@ class Consumer:
         self._reporter.answered = {i: a for i, a in self._reporter.answered.items() if i in open_requests}
 
     def _summary(self) -> membership.Summary:
-        summary = self._reporter.summarise(self.workers, connected=self.is_connected, in_hand=self.lanes.running)
+        summary = self._reporter.summarise(self.workers, connected=self.is_connected, in_hand=self.lanes.in_hand())
         self.tally.ordinal.set(self.ordinal)
-        self.tally.in_hand.set(self.lanes.running)
+        self.tally.in_hand.set(self.lanes.in_hand())
         self.tally.buffered.set(self.lanes.buffered())
         self.tally.blocked_shards.set(len(summary.blocked))
         self.tally.show_active(dict(summary.epochs))

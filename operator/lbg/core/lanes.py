@@ -17,7 +17,8 @@ A slot is in one of these states:
 | held     | its head event waits (backoff, block)               | `resume` -> ready, `drop`       |
 
 A settling slot has given its lane back and still starts nothing: waiting for a confirm costs no handler its place, and
-the shard's output stays in order.
+the shard's output stays in order. At most L slots settle at a time, so that never more than 2 L events are in hand:
+that many, and no more, may be repeated when the process is killed.
 
 A queue may be *paused*: its slots keep what they have and start nothing (draining). `drop` forgets what a queue has
 buffered; an occupied slot stays occupied, because the call behind it goes on: a Python thread or an HTTP request
@@ -63,6 +64,7 @@ class Lanes(Generic[Item]):
         self._line: deque[Slot] = deque()
         self._paused: set[int] = set()
         self._running = 0
+        self._settling = 0
         self._in_hand: dict[int, int] = {}
         self._buffered: dict[int, int] = {}
         self._alone: Slot | None = None
@@ -72,9 +74,9 @@ class Lanes(Generic[Item]):
         """Return the number of occupied lanes, calls whose queue was lost included."""
         return self._running
 
-    def in_hand(self, queue: int) -> int:
-        """Return how many events of a queue are being handled, calls from before a `drop` included."""
-        return self._in_hand.get(queue, 0)
+    def in_hand(self, queue: int | None = None) -> int:
+        """Return how many events of a queue, or of all, are handled or settling; calls of dropped ones count."""
+        return self._running + self._settling if queue is None else self._in_hand.get(queue, 0)
 
     def buffered(self, queue: int | None = None) -> int:
         """Return how many events wait, of one queue or of all."""
@@ -96,7 +98,7 @@ class Lanes(Generic[Item]):
 
     def take(self) -> tuple[Slot, Item, bool] | None:
         """Return the next event to start with its slot and whether it runs alone, or None if nothing may start now."""
-        if self._running >= self.lanes or self._alone is not None:
+        if self._running >= self.lanes or self._settling >= self.lanes or self._alone is not None:
             return None
         while self._line:
             slot = self._line[0]
@@ -186,6 +188,7 @@ class Lanes(Generic[Item]):
 
     def _leave(self, slot: Slot, work: _Work[Item]) -> None:
         self._free_lane(slot, work)
+        self._settling -= work.settling
         work.occupied = work.settling = False
         self._in_hand[slot.queue] -= 1
         if work.waiting:
