@@ -91,7 +91,7 @@ def staff(
     surplus = len(staying) - wanted
     since = {c.name: memory.surplus_since.get(c.name, now) for c in candidates} if surplus else {}
     free = [c for c in candidates if seen.holds_nothing(c) or now - since.get(c.name, now) >= drain_budget]
-    going = free[:surplus] or _replaced(seen, outdated)
+    going = free[:surplus] or _replaced(seen, outdated, candidates)
     remaining = min(len(staying) - len(going), max(told, wanted))
     resize = Resize(remaining, remove=tuple(c.name for c in going)) if going or remaining != told else None
     return (resize, Memory(since))
@@ -109,14 +109,16 @@ def _candidates(seen: Staff, target: int) -> list[Consumer]:
     return [consumer for _, consumer in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _replaced(seen: Staff, outdated: Sequence[Consumer]) -> list[Consumer]:
-    """Return the outdated consumer that a waiting fresh one can replace now, if any."""
+def _replaced(seen: Staff, outdated: Sequence[Consumer], candidates: Sequence[Consumer]) -> list[Consumer]:
+    """Return the outdated consumer that can go now, if any: for a waiting fresh one, or since nobody needs it."""
     if not outdated or any(consumer.leaving for consumer in seen.consumers):
         return []
     seats = {consumer.name: seen.seat_of(consumer) for consumer in seen.staying}
-    seatless = [consumer for consumer in outdated if seats[consumer.name] is None]
-    if seatless:
-        return seatless[:1]
+    # A group that shrank during its rollout may have lost the fresh one: an outdated one beyond the target makes room,
+    # or the two would wait for each other for good.
+    spare = [c for c in candidates if c.outdated and (seats[c.name] is None or seen.holds_nothing(c))]
+    if spare:
+        return spare[:1]
     if not any(c.ready and not c.outdated and seats[c.name] is None for c in seen.staying):
         return []
     by_seat = {seat.ordinal: c for c in outdated if (seat := seats[c.name]) is not None}
