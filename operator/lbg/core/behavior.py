@@ -84,8 +84,8 @@ def _pushed(
 
 
 def _extreme_since(series: tuple[tuple[float, int], ...], moment: float) -> int:
-    """Return the highest (of a rising series: lowest) recommendation since a moment; the latest one always counts."""
-    return next((value for at, value in series if at >= moment), series[-1][1])
+    """Return the highest (of a rising series: lowest) recommendation after a moment; the latest one always counts."""
+    return next((value for at, value in series if at > moment), series[-1][1])
 
 
 def forget(history: History) -> History:

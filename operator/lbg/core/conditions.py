@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -109,7 +109,7 @@ def find(stored: Iterable[Condition], kind: Type) -> Condition | None:
     return next((condition for condition in stored if condition.finding.type is kind), None)
 
 
-def from_mapping(values: dict[str, object]) -> Condition | None:
+def from_mapping(values: Mapping[str, object]) -> Condition | None:
     """Read the `metav1.Condition` form back; None for what this version does not know, since it is only a report."""
     try:
         finding = Finding(
