@@ -80,7 +80,7 @@ def test_a_folder_that_is_absent_is_one_line(tmp_path: Path) -> None:
 
 def test_the_journal_is_read_back_as_it_was_noted(tmp_path: Path) -> None:
     """Every event is in the file when `note` returns, in order, in the format of the run's log."""
-    heard = []
+    heard: list[run_log.RunEvent] = []
     journal = Journal(tmp_path / "events.jsonl", heard.append)
     journal.note(run_log.CONSUMER_STARTED, "consumer-1", pid=17)
     journal.note(run_log.SCALED, why="backlog 9", **{"from": 1, "to": 2})

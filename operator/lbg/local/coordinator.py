@@ -100,6 +100,12 @@ class Coordinator:
         self._record = replace(self._record, requests=(*self._record.requests, request))
         self._write_view(())
 
+    def withdraw(self, request_id: str) -> None:
+        """Take a request out of the view again. Idempotent."""
+        remaining = tuple(request for request in self._record.requests if request.id != request_id)
+        self._record = replace(self._record, requests=remaining)
+        self._write_view(())
+
     def suspend(self) -> None:
         """Have the consumers hand over and go, as `spec.suspend` does; the run is ending."""
         self.group = self.group.model_copy(update={"spec": self.group.spec.model_copy(update={"suspend": True})})
@@ -186,8 +192,8 @@ class Coordinator:
         self._journal.note(run_log.EFFECTIVE, generation=action.generation, cc=action.effective)
 
     def _answer(self, action: actions.AnswerRequest) -> None:
-        self._record = replace(self._record, requests=tuple(r for r in self._record.requests if r.id != action.id))
-        with contextlib.suppress(ValueError):
+        self.withdraw(action.id)
+        with contextlib.suppress(ValueError):  # a request of an earlier supervisor may have another kind of number
             self._state.answer_order(int(action.id), action.answer)
 
     def _report(self, action: actions.Report) -> None:

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from lbg.core import run_log
 from lbg.core.membership import Request
@@ -20,12 +21,22 @@ from lbg.local.errors import LocalError
 from lbg.local.journal import Journal
 from lbg.local.store import Order, State
 
+UNBLOCKED_SECONDS: Final = 3.0
+"""For how long a message must not be reported as blocked before a skip of it is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Rollout:
     order: int
     count: int
     began: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Skip:
+    order: int
+    message_id: str
+    since: float
 
 
 class Orders:
@@ -42,11 +53,14 @@ class Orders:
         self._taken: set[int] = set()
         self._scales: list[Order] = []
         self._rollouts: list[_Rollout] = []
+        self._skips: list[_Skip] = []
 
     def refuse_left_overs(self) -> None:
         """Refuse what was asked of an earlier supervisor of this folder: whoever asked has been told that it ended."""
         for order in self._state.orders():
             self._state.answer_order(order.id, "the run ended before it did that", refused=True)
+        for request in self._coordinator.record.requests:
+            self._coordinator.withdraw(request.id)
 
     def take(self) -> None:
         """Carry out what was filed since the last call, as far as that can be done at once."""
@@ -63,6 +77,7 @@ class Orders:
         for order in self._scales:
             self._state.answer_order(order.id, self._scaled(int(order.arguments["replicas"])))
         self._scales.clear()
+        self._withdraw_skips()
         if self._rollouts and not any(member.outdated for member in self._crew.members):
             for rollout in self._rollouts:
                 seconds = time.monotonic() - rollout.began
@@ -99,12 +114,24 @@ class Orders:
         self._rollouts.append(_Rollout(order.id, count, time.monotonic()))
 
     def _skip(self, order: Order) -> None:
+        """File a request with the consumers: only the active one knows for sure what is blocked."""
         message_id = str(order.arguments["message_id"])
-        blocked = {b.message_id for seat in self._state.seats() for b in seat.summary.blocked}
-        if message_id not in blocked:
-            raise LocalError(f"message {message_id} is not blocked: `lbg blocked` lists those that are")
         self._journal.note(journal.NOTE, skip=message_id, by=order.by)
         self._coordinator.ask_consumers(Request(str(order.id), "skip", message_id, order.by))
+        self._skips.append(_Skip(order.id, message_id, time.monotonic()))
+
+    def _withdraw_skips(self) -> None:
+        """Refuse skips of what nobody reports as blocked. Not at once: during a handover nobody reports anything."""
+        if not self._skips:
+            return
+        asked = {request.id for request in self._coordinator.record.requests}
+        self._skips = [skip for skip in self._skips if str(skip.order) in asked]
+        blocked = {b.message_id for seat in self._state.seats() for b in seat.summary.blocked}
+        for skip in self._skips:
+            if skip.message_id not in blocked and time.monotonic() - skip.since > UNBLOCKED_SECONDS:
+                self._coordinator.withdraw(str(skip.order))
+                why = f"message {skip.message_id} is not blocked: `lbg blocked` lists those that are"
+                self._state.answer_order(skip.order, why, refused=True)
 
     def _scaled(self, asked: int) -> str:
         desired = self._coordinator.record.desired
