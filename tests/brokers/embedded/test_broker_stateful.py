@@ -56,7 +56,7 @@ class BrokerAgainstLists(RuleBasedStateMachine):
         self.active: list[Bound | None] = [None] * QUEUES
         self.delivered: set[str] = set()
         self.doubtful: set[str] = set()  # waited when the broker was killed, perhaps under an announced mark
-        self.ledgers: list[tuple[int, int]] = [(0, 0)] * QUEUES
+        self.ledgers: list[tuple[int, int]] = [(-1, -1)] * QUEUES  # below any that can be written
         self.run(self.open())
 
     def run(self, step):

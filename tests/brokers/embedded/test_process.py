@@ -80,6 +80,13 @@ def test_launch_waits_without_blocking_the_loop(folder: Path):
     assert asyncio.run(main()) > 1
 
 
+def test_launch_raises_what_the_process_says(folder: Path):
+    """Turns the refusal of the process into the error of its kind, without waiting for the limit."""
+    (folder / "store.db").write_text("precious")
+    with pytest.raises(base.StoreDamaged, match="corrupt"):
+        asyncio.run(process.launch(folder / "store.db", f"embedded://{folder}/socket"))
+
+
 def test_it_serves_a_free_port_of_the_loopback_interface(folder: Path):
     """Finds a port for 0 and says which."""
     broker = process.launch_and_wait(folder / "store.db", "embedded+tcp://127.0.0.1:0", log=None)
@@ -268,6 +275,8 @@ class TestReaching:
             async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 writer.write(b"220 mail.example.org ESMTP\r\n")
                 await writer.drain()
+                writer.close()
+                await writer.wait_closed()
 
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             async with server:
@@ -275,6 +284,15 @@ class TestReaching:
                     await _names_through(f"embedded+tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
         asyncio.run(main())
+
+    def test_a_stopped_broker_is_unreachable(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        """Gives up on a broker that the kernel answers for, and says what may be the matter."""
+        broker = process.launch_and_wait(folder / "store.db", f"embedded://{folder}/socket", log=None)
+        os.kill(broker.pid, signal.SIGSTOP)
+        monkeypatch.setattr(base, "DEFAULT_HEARTBEAT", 0.2)
+        with pytest.raises(base.Unreachable, match="stopped"):
+            asyncio.run(_names_through(broker.url))
+        broker.stop()
 
     def test_a_client_of_another_version_is_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         """Tells a client that speaks another version of the protocol which one the broker speaks."""

@@ -47,6 +47,7 @@ class Client:
     send: Callable[[Frame], None]
     name: str = ""
     owner: str | None = None
+    is_congested: bool = False  # it does not read what it was sent: nothing new until it has
     addresses: dict[int, protocol.AddressKey] = field(default_factory=dict)
     blocked: set[tuple[int, int]] = field(default_factory=set)  # (publisher, address id) after a refusal
     links: dict[int, Held] = field(default_factory=dict)
@@ -220,7 +221,7 @@ class Engine:
 
     def _deliver(self, queue: HostedQueue) -> None:
         machine = queue.machine
-        while True:
+        while not self._is_held_back(machine.active):
             push = machine.pump(protocol.FRAME_TARGET)
             if push is not None:
                 client, link_id = self.served[push.link]
@@ -234,11 +235,22 @@ class Engine:
         if machine.wants_announcement:
             self._touched[queue] = self._groups[queue]
 
+    def _is_held_back(self, link: BoundLink | None) -> bool:
+        return link is not None and self.served[link][0].is_congested
+
+    def look_again(self, client: Client) -> None:
+        """Go on with a client that was congested."""
+        for held in client.links.values():
+            self.look_at(held.queue)
+        for follower in client.followers.values():
+            self.feed(follower)
+
     def feed(self, follower: Follower) -> None:
         """Send a follower what it may have now."""
-        while follower.credit > 0 and follower.next < follower.log.committed:
+        client = follower.client
+        while follower.credit > 0 and follower.next < follower.log.committed and not client.is_congested:
             page = self.store.records(follower.log.id, follower.next, follower.log.committed)
-            follower.client.send([Op.RECORDS, follower.id, follower.next, [data for _, data in page]])
+            client.send([Op.RECORDS, follower.id, follower.next, [data for _, data in page]])
             follower.next += len(page)
             follower.credit -= 1
 

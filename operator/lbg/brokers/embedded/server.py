@@ -22,8 +22,8 @@ from lbg.brokers.embedded.operations import Operations
 from lbg.brokers.embedded.protocol import Frame, Op
 from lbg.brokers.embedded.store import Store
 
-UNSENT_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes a client may leave unread before it is given up; windows and credit keep honest clients far below."""
+UNSENT_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes that may wait for one client to read them; beyond that it gets nothing new until it has caught up."""
 
 HANG_UP_LIMIT: Final = 2.0
 """Seconds that a stopping broker waits for clients to take their last frames."""
@@ -62,7 +62,6 @@ class Server:
         self._committing: asyncio.Future[None] | None = None
         self._kick_due = False
         self._listeners: list[asyncio.Server] = []
-        self._tick_at = clock()
         self._timer = self._loop.call_later(heartbeat / protocol.PINGS_PER_HEARTBEAT, self._tick)
 
     async def listen_unix(self, path: str) -> None:
@@ -118,11 +117,15 @@ class Server:
     def gone(self, peer: Peer) -> None:
         """Take back what a client held; idempotent."""
         self.engine.disconnect(peer.client)
+        self.arrived(peer, [])
+
+    def caught_up(self, peer: Peer) -> None:
+        """Send a client what was held back while it did not read."""
         try:
-            self.engine.settle()
+            self.engine.look_again(peer.client)
         except base.StoreDamaged as error:
             self._fail(error)
-        self.kick()
+        self.arrived(peer, [])
 
     def kick(self) -> None:
         """Commit soon: after the other sockets that are readable now have been read."""
@@ -172,13 +175,8 @@ class Server:
         interval = self.heartbeat / protocol.PINGS_PER_HEARTBEAT
         self._timer = self._loop.call_later(interval, self._tick)
         now = self.clock()
-        if now - self._tick_at > self.heartbeat / 2:
-            # We were the silent one (stopped, or starved); what clients sent meanwhile still waits to be read.
-            for peer in self.peers:
-                peer.heard_at = now
-        self._tick_at = now
         for peer in tuple(self.peers):
-            if now - peer.heard_at > self.heartbeat or peer.unsent > UNSENT_LIMIT:
+            if now - peer.heard_at > self.heartbeat:
                 peer.abort()
             else:
                 peer.send([Op.PING])
@@ -194,17 +192,14 @@ class Peer(asyncio.Protocol):
         self._reader = protocol.FrameReader()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._greeted = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def unsent(self) -> int:
-        """Return how many bytes the client has not taken yet."""
-        return self._transport.get_write_buffer_size() if self._transport else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to count this client."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_LIMIT)
         self._server.peers.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -247,10 +242,24 @@ class Peer(asyncio.Protocol):
             return
         if not self._out:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._out.append(protocol.encode(frame))
+        data = protocol.encode(frame)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes > UNSENT_LIMIT:
+            # Only the transport knows what the client has read, so it must see large amounts at once.
+            self._flush()
+
+    def pause_writing(self) -> None:
+        """Have the engine hold back: the client does not read as fast as it is sent to."""
+        self.client.is_congested = True
+
+    def resume_writing(self) -> None:
+        """Have the engine go on."""
+        self.client.is_congested = False
+        self._server.caught_up(self)
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if self._transport is not None and out:
             self._transport.write(b"".join(out))
 
