@@ -28,6 +28,7 @@ def test_a_broker_that_dies_is_started_again_and_the_output_stays_whole(run: Liv
     run.send(signal.SIGTERM)
     run.ended()
     assert len(run.events(run_log.BROKER_DIED)) == 1
+    assert {event.consumer for event in run.events(run_log.CONNECTION_LOST)} == {"consumer-1", "consumer-2"}
     verdict = validator.verify_path(run.folder.path)
     assert (verdict.ok, verdict.events, verdict.gaps, verdict.order_errors) == (True, 300, 0, 0)
 

@@ -246,3 +246,13 @@ def test_any_seat_survives_the_store(
         state.create_seat(0)
         written = state.replace_seat(replace(state.membership().seats[0], holder=holder, term=term, summary=said))
         assert state.membership().seats == (written,)
+
+
+def test_a_lost_connection_is_reported_once_with_its_time(state: store.State) -> None:
+    """Who is connected is known at any time; each loss is taken once, for the log."""
+    state.report_connected("consumer-1")
+    state.report_connected("consumer-2")
+    state.report_lost("consumer-1", 17.5)
+    assert state.connected() == {"consumer-2"}
+    assert state.take_lost() == (("consumer-1", 17.5),)
+    assert state.take_lost() == ()

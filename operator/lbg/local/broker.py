@@ -20,7 +20,7 @@ from lbg.brokers import base
 from lbg.brokers.embedded import process
 from lbg.brokers.embedded.connection import MAX_SOCKET_PATH, UNIX_SCHEME
 from lbg.core import run_log
-from lbg.local import children
+from lbg.local import children, journal
 from lbg.local.folders import RunFolder
 from lbg.local.journal import Journal
 
@@ -61,12 +61,16 @@ class EmbeddedBroker:
         deaths = 0
         while True:
             born = time.monotonic()
-            while self._process is not None and self._process.is_running:  # noqa: ASYNC110  # a Popen has no event
+            while self._process is not None and self._process.is_running:
                 await asyncio.sleep(_LOOK_SECONDS)
+                if time.monotonic() - born > _YOUNG:
+                    deaths, self.trouble = 0, None
             if self._process is not None:
-                code = self._process.process.returncode
-                self._journal.note(run_log.BROKER_DIED, code=code, why=children.ending(code, self._run.log("broker")))
-            deaths = deaths + 1 if time.monotonic() - born < _YOUNG else 1
+                why = children.ending(self._process.process.returncode, self._run.log("broker"))
+                self._journal.note(run_log.BROKER_DIED, why=why)
+                if deaths:
+                    self.trouble = f"the broker dies at once: {why}"
+            deaths += 1
             self._on_change()
             await asyncio.sleep(min(_MAX_PAUSE, _PAUSE * 2.0 ** (deaths - 1)))
             try:
@@ -74,7 +78,7 @@ class EmbeddedBroker:
             except base.BrokerError as refused:
                 self._process = None
                 self.trouble = f"the broker does not start: {refused}"
-                self._journal.note(run_log.BROKER_DIED, why=str(refused))
+                self._journal.note(journal.NOTE, broker=f"does not start: {refused}")
             self._on_change()
 
     async def stop(self) -> None:
@@ -98,7 +102,6 @@ class EmbeddedBroker:
     async def _launch(self) -> None:
         with self._run.log("broker").open("ab") as log:
             self._process = await process.launch(self._run.broker, self.url, handover=self._handover, log=log)
-        self.trouble = None
         self._journal.note(run_log.BROKER_STARTED, pid=self._process.pid, handover=self._handover.value)
 
     def _socket(self) -> Path:

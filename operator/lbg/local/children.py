@@ -47,8 +47,11 @@ class Child:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal; a process that has just exited is fine."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(number)
+        # Not `Process.send_signal`: it polls first, and may take the exit status from asyncio's watcher, which then
+        # reports 255 for a process that left in order.
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it and everything it started that stayed in its session's first process group."""

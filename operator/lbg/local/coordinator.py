@@ -21,6 +21,7 @@ from lbg.core import actions, conditions, plan, run_log, spec
 from lbg.core.actions import Action
 from lbg.core.membership import GroupView, Request, StaleSeat
 from lbg.core.observed import GroupRecord, Observed, Presence, QueueLook, TopologyLook
+from lbg.core.run_log import RunEvent
 from lbg.local import journal, records
 from lbg.local.crew import Crew
 from lbg.local.journal import Journal
@@ -114,6 +115,8 @@ class Coordinator:
         # The order matters: seats before consumers, see `lbg.core.observed`.
         topology, queues = await self._look_at_broker()
         seats = self._state.seats()
+        for name, at_ms in self._state.take_lost():
+            self._journal.write(RunEvent(at_ms, run_log.CONNECTION_LOST, name))
         self._crew.show_connected(self._state.connected())
         return Observed(self._record, topology, queues, seats, self._crew.look(), wall=time.time(), zones=self._zones)
 

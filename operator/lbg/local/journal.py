@@ -44,7 +44,10 @@ class Journal:
 
     def note(self, kind: str, consumer: str | None = None, /, **detail: object) -> None:
         """Write one event, stamped now."""
-        event = RunEvent(time.time() * 1000, kind, consumer, detail)
+        self.write(RunEvent(time.time() * 1000, kind, consumer, detail))
+
+    def write(self, event: RunEvent) -> None:
+        """Write one event that somebody else has stamped."""
         self.recent.append(event)
         self._lines.append([event.to_json()])
         try:

@@ -13,6 +13,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,10 @@ async def _run(arguments: Arguments) -> int:
 
     def report(is_connected: bool) -> None:
         try:
-            state.report_connected(arguments.name, is_connected)
+            if is_connected:
+                state.report_connected(arguments.name)
+            else:
+                state.report_lost(arguments.name, time.time() * 1000)
         except StoreUnavailable as problem:
             log.warning("cannot report the connection: %s", problem)
 

@@ -163,13 +163,24 @@ class State(StateFile):
             self.execute("DELETE FROM process")
             self.connection.executemany("INSERT INTO process VALUES (?, ?, ?, ?, ?, ?)", rows)
 
-    def report_connected(self, name: str, is_connected: bool) -> None:
-        """Say whether a consumer is connected to the broker, seated or not: what readiness means."""
-        statement = (
-            "INSERT OR IGNORE INTO connected VALUES (?)" if is_connected else "DELETE FROM connected WHERE name=?"
-        )
+    def report_connected(self, name: str) -> None:
+        """Say that a consumer is connected to the broker, seated or not: what readiness means."""
         with self.guarded():
-            self.execute(statement, name)
+            self.execute("INSERT OR IGNORE INTO connected VALUES (?)", name)
+
+    def report_lost(self, name: str, at_ms: float) -> None:
+        """Say that a consumer has lost its connection, and when: for readiness, and for the run's log."""
+        with self.transaction("IMMEDIATE"):
+            self.execute("DELETE FROM connected WHERE name=?", name)
+            self.execute("INSERT INTO lost VALUES (?, ?)", name, at_ms)
+
+    def take_lost(self) -> tuple[tuple[str, float], ...]:
+        """Return the losses that were reported since the last call, with their times."""
+        with self.guarded():
+            # Looked at first: a DELETE that finds nothing would still be a commit, and wake every consumer.
+            if self.connection.execute("SELECT count(*) FROM lost").fetchone()[0] == 0:
+                return ()
+            return tuple(self.connection.execute("DELETE FROM lost RETURNING name, at_ms").fetchall())
 
     def connected(self) -> frozenset[str]:
         """Return the names of the consumers that said so. Those of dead ones stay until they are forgotten."""
