@@ -10,6 +10,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -151,9 +152,9 @@ def even(rate: Callable[[float], float], queues: int = 12) -> Callable[[float], 
     return lambda now: [rate(now) / queues] * queues
 
 
-def slow(**changes: float) -> dict[str, float]:
-    """Return the pace of a cluster: pods start slowly, seats renew every ten seconds, a look every five."""
-    return {"tick": 5.0, "start_seconds": 20.0, "report_seconds": 10.0, **changes}
+def clustered(rules: scaling.Policy, load: Callable[[float], list[float]], **more: Any) -> Group:
+    """Build a group at the pace of a cluster: pods start slowly, seats renew every ten seconds, a look every five."""
+    return Group(rules, load, tick=5.0, start_seconds=20.0, report_seconds=10.0, **more)
 
 
 def is_true(group: Group, kind: Type) -> bool:
@@ -176,7 +177,7 @@ def test_a_demonstration_curve_takes_one_consumer_to_four_and_back() -> None:
 def test_a_black_friday_is_served_and_then_paid_no_longer(counts: bool) -> None:
     """Fourteen times the load at once: the backlog is gone within minutes, and the group small again afterwards."""
     load = even(lambda now: 700 if 600 < now < 2400 else 50)
-    group = Group(policy(), load, counts=counts, **slow())
+    group = clustered(policy(), load, counts=counts)
     group.run(600)
     assert group.sizes() == []
     group.run(300)
@@ -194,7 +195,7 @@ def test_a_noisy_steady_load_changes_the_scale_at_most_once_an_hour(mean: int) -
     """Gusts of five seconds with a coefficient of variation of 0.5: after two hours the scale is as good as still."""
     seeded = random.Random(mean)
     gusts = [seeded.gammavariate(4, mean / 4) for _ in range(10 * 720 + 2)]
-    group = Group(policy(), even(lambda now: gusts[int(now // 5)]), **slow())
+    group = clustered(policy(), even(lambda now: gusts[int(now // 5)]))
     group.run(10 * HOUR)
     settled = [at for at, _ in group.changes if at > 2 * HOUR]
     assert len(settled) <= 8
@@ -203,7 +204,7 @@ def test_a_noisy_steady_load_changes_the_scale_at_most_once_an_hour(mean: int) -
 
 def test_a_sawtooth_is_followed_up_and_down_without_trembling() -> None:
     """Between two drops the scale only rises, and after a drop it only falls until the load needs more again."""
-    group = Group(policy(), even(lambda now: 20 + 600 * (now % 1800) / 1800), **slow())
+    group = clustered(policy(), even(lambda now: 20 + 600 * (now % 1800) / 1800))
     group.run(4 * 1800)
     turns = [b > a for a, b in itertools.pairwise([1, *group.sizes()])]
     reversals = sum(before != after for before, after in itertools.pairwise(turns))
@@ -226,7 +227,7 @@ def test_one_hot_key_is_named_and_adds_no_consumer(drain: float, behave: Behavio
 def test_a_queue_too_hot_for_one_consumer_does_not_stop_scaling_for_the_others() -> None:
     """With one queue beyond any consumer the group still grows for the rest, and names the queue."""
     load = [60.0] * 3 + [300.0] + [60.0] * 8
-    group = Group(policy(), lambda now: load, **slow())
+    group = clustered(policy(), lambda now: load)
     group.run(1800)
     assert group.desired == 12
     assert "queue 3" in group.found[Type.HOT_QUEUE].message
@@ -235,7 +236,7 @@ def test_a_queue_too_hot_for_one_consumer_does_not_stop_scaling_for_the_others()
 def test_the_broker_being_away_holds_the_scale() -> None:
     """For an hour nothing is known: no change, said as MetricsUnknown; and the window begins again afterwards."""
     load = even(lambda now: 150 if now < 700 else 10)
-    group = Group(policy(), load, unknown=lambda now: 600 < now < 4200, **slow())
+    group = clustered(policy(), load, unknown=lambda now: 600 < now < 4200)
     group.run(600)
     size = group.desired
     group.run(3590)
@@ -249,17 +250,27 @@ def test_the_broker_being_away_holds_the_scale() -> None:
 
 def test_a_bottleneck_elsewhere_stops_the_steps_up() -> None:
     """Handlers that share 105/s: a step that raised throughput by 5 % is not followed by another, and that is said."""
-    group = Group(policy(), even(lambda now: 300), total_capacity=105.0, **slow())
+    group = clustered(policy(), even(lambda now: 300), total_capacity=105.0)
     group.run(400)
     assert is_true(group, Type.SCALING_INEFFECTIVE)
     size = group.desired
-    group.run(300)
+    group.run(250)
     assert group.desired == size < group.policy.high
+
+
+def test_a_bottleneck_that_stays_is_tried_with_one_consumer_now_and_then() -> None:
+    """Two hours behind a bottleneck cost a few tries of one consumer each, further and further apart."""
+    group = clustered(policy(queues=60, high=60), even(lambda now: 300, 60), total_capacity=105.0)
+    group.run(400)
+    size = group.desired
+    group.run(2 * HOUR)
+    tries = [at for at, _ in group.changes if at > 400]
+    assert group.desired - size == len(tries) <= 4
 
 
 def test_a_mended_bottleneck_is_forgiven() -> None:
     """Once the shared part is fast again, throughput rises, the condition goes, and the group is as large as needed."""
-    group = Group(policy(), even(lambda now: 300), total_capacity=150.0, **slow())
+    group = clustered(policy(), even(lambda now: 300), total_capacity=150.0)
     group.run(600)
     group.total_capacity = float("inf")
     group.run(900)
@@ -269,7 +280,7 @@ def test_a_mended_bottleneck_is_forgiven() -> None:
 
 def test_no_step_only_reshuffles() -> None:
     """Four queues: three consumers would leave two queues on one of them, so the group goes from two to four."""
-    group = Group(policy(queues=4, high=4), even(lambda now: 50 if now < 300 else 230, 4), **slow())
+    group = clustered(policy(queues=4, high=4), even(lambda now: 50 if now < 300 else 230, 4))
     group.run(900)
     assert 3 not in group.sizes()
     assert group.desired == 4
@@ -278,10 +289,10 @@ def test_no_step_only_reshuffles() -> None:
 def test_an_idle_group_sleeps_and_wakes_with_the_first_event() -> None:
     """With min 0 the last consumer goes after a quiet window, and one event wakes one consumer at the next look."""
     load = even(lambda now: 0 if 600 < now < 2000 else 50)
-    group = Group(policy(low=0), load, **slow())
-    group.run(600 + 300)
+    group = clustered(policy(low=0), load)
+    group.run(600 + 290)
     assert group.desired == 1
-    group.run(60)
+    group.run(70)
     assert group.desired == 0
     group.run(2000 - 960 + 10)
     assert group.desired == 1

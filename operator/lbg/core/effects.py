@@ -64,9 +64,13 @@ class Effect:
     ineffective: Ineffective | None = None
     failures: int = 0  # since the size was last enough, or a step helped
 
-    def must_not_grow(self, effective: int) -> bool:
-        """Return whether a further step up has to wait."""
-        return self.ineffective is not None or (self.step is not None and effective >= self.step.to)
+    def allowed(self, wanted: int, current: int, effective: int) -> int:
+        """Return how much of a wanted size may be asked for: less is always allowed, more only where it may help."""
+        is_judging = self.step is not None and (effective >= self.step.to or self.failures > 0)
+        if self.ineffective is not None or is_judging:
+            return min(wanted, current)
+        # After a failure one consumer is enough to find out whether the bottleneck is gone.
+        return min(wanted, current + 1) if self.failures else wanted
 
 
 def judge(effect: Effect, flow: Flow, current: int, effective: int, *, is_settled: bool, now: float) -> Effect:
@@ -80,10 +84,11 @@ def judge(effect: Effect, flow: Flow, current: int, effective: int, *, is_settle
         is_settled: its holders have been the same for so long that rates mean them.
         now: monotonic seconds.
     """
-    if effect.ineffective is not None and _is_over(effect.ineffective, flow, current, now):
+    failed = effect.ineffective
+    if flow.is_enough or (failed is not None and flow.throughput >= failed.throughput * (1 + LEAST_GAIN)):
+        effect = Effect(effect.step)
+    elif failed is not None and (current < failed.consumers or now - failed.since >= failed.forgiven_after):
         effect = replace(effect, ineffective=None)
-    if flow.is_enough:
-        effect = replace(effect, failures=0)
     step = effect.step
     if step is None:
         return effect
@@ -99,11 +104,6 @@ def judge(effect: Effect, flow: Flow, current: int, effective: int, *, is_settle
     if effective >= step.to:
         return Effect()
     return Effect(replace(step, base=effective, throughput=flow.throughput))
-
-
-def _is_over(failed: Ineffective, flow: Flow, current: int, now: float) -> bool:
-    has_gained = flow.throughput >= failed.throughput * (1 + LEAST_GAIN)
-    return flow.is_enough or has_gained or current < failed.consumers or now - failed.since >= failed.forgiven_after
 
 
 def stepped(effect: Effect, flow: Flow, current: int, desired: int, effective: int, now: float) -> Effect:

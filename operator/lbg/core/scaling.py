@@ -232,7 +232,7 @@ def _scale(seen: Snapshot, policy: Policy, memory: Memory, current: int, now: fl
     is_settled = memory.loads.settled_for(now) >= 2 * policy.smoothing
     effect = effects.judge(memory.effect, flow, current, seen.effective, is_settled=is_settled, now=now)
     wanted, comfortable = (_wanted(seen, policy, memory, growing, shrinking, level) for level in (1.0, COMFORT))
-    recommended = min(wanted, current) if effect.must_not_grow(seen.effective) else wanted
+    recommended = effect.allowed(wanted, current, seen.effective)
     history = behavior.recommend(memory.history, recommended, comfortable, current, policy.rule, now)
     limited = behavior.limit(history, current, policy.rule, now)
     desired = limited if limited >= current else _paced(policy, memory, shrinking, current, limited, now)
