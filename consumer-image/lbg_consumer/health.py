@@ -7,10 +7,12 @@ otherwise wait for itself.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 class Observed(Protocol):
@@ -33,6 +35,9 @@ async def serve(observed: Observed, port: int, host: str = "0.0.0.0") -> web.App
     Raises:
         OSError: the port is taken.
     """
+    # Here and not above: it is a third of the CPU time of a start, and a process that replaces a dead one serves no
+    # port on one machine.
+    from aiohttp import web
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
