@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +24,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         rich_help_panel=CHECK,
         epilog=examples(
-            "lbg verify .lbg/runs/orders-20260101T120000Z",
+            "lbg verify orders                                   # the newest run of this group",
             "lbg verify out.jsonl --source orders.csv --key account --group orders.yaml",
             "lbg verify .lbg/runs/orders-20260101T120000Z --follow",
             "lbg verify out.jsonl -o json | jq .order_errors",
@@ -32,7 +34,10 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     recorded: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="Run folder, or file of output records; - reads standard input.")
+        str,
+        typer.Argument(
+            metavar="OUTPUT", help="Run folder, group (its newest run here), or file of output records; - is stdin."
+        ),
     ],
     source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What was published: CSV, JSON lines or a manifest.")
@@ -40,6 +45,13 @@ def verify(
     key: Annotated[
         str, typer.Option(metavar="COLUMN[,COLUMN]", help="Column(s) of the source that make the key.")
     ] = "key",
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUE", help="A value of the source that means no key; may be repeated."),
+    ] = None,
+    missing_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Key under which rows without one were published.")
+    ] = None,
     group: Annotated[
         Path | None, typer.Option(metavar="GROUP.yaml", help="Take HC and algorithm of the source's stream from here.")
     ] = None,
@@ -77,14 +89,26 @@ def verify(
     options = validator.Options(in_hand_bound=in_hand, allow_unsequenced=allow_unsequenced, examples=shown)
     arguments: dict[str, Any] = {"log": log, "options": options, "source": None}
     if source is not None:
-        arguments["source"] = _source(source, key, group, count, algorithm)
+        chosen = _source(source, key, group, count, algorithm)
+        arguments["source"] = replace(chosen, missing=chosen.missing | set(missing or ()), missing_key=missing_key)
     elif group is not None or count is not None:
         raise errors.BadInput("--source: is missing: the stream's contract is needed to read a source only")
+    recorded = _found(recorded)
     if follow:
         return _follow(recorded, arguments, idle, held, form)
     verdict = validator.verify_path(recorded, **arguments)
     _write(verdict, held, form)
     return ExitCode(verdict.exit_code)
+
+
+def _found(recorded: str) -> str:
+    """Return what to read: a path as it is, or else the newest run folder of the group of that name."""
+    if recorded == "-" or os.sep in recorded or Path(recorded).exists():
+        return recorded
+    from lbg.local import folders
+
+    run = folders.latest(recorded, Path.cwd())
+    return recorded if run is None else str(run.path)
 
 
 def _source(path: Path, key: str, group: Path | None, count: int | None, algorithm: Algorithm) -> validator.SourceFile:

@@ -126,6 +126,11 @@ def find(group_or_dir: str, base: Path) -> RunFolder:
     )
 
 
+def latest(group: str, base: Path) -> RunFolder | None:
+    """Return the newest run of a group, live or finished, under `base` or a folder above it; None without one."""
+    return next((run for run in reversed(list(_runs(base))) if _group(run) == group), None)
+
+
 def is_live(run: RunFolder) -> bool:
     """Return whether the supervisor of a run is alive; a process that only reuses its number does not count."""
     try:
