@@ -55,6 +55,17 @@ class Group:
         """Return the prefix of the stream."""
         return self.topology.contract.prefix
 
+    def require_whole(self) -> None:
+        """Check that a loaded group has what its topology says.
+
+        Raises:
+            ValueError: something is missing; nobody but a person with another tool can have removed it.
+        """
+        if [queue.number for queue in self.queues] != list(range(self.topology.contract.queues)):
+            raise ValueError(f"queues of {self.prefix!r} are missing")
+        if not {DEAD_LETTERS, *self.topology.outputs} <= set(self.logs):
+            raise ValueError(f"outputs of {self.prefix!r} are missing")
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -69,6 +80,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self._streams: dict[str, list[Group]] = {}
+        # Publishing looks a route up for every message, so they are kept; any change of a group forgets them all.
         self._routes: dict[tuple[protocol.AddressKey, str | None], Route | None] = {}
 
     def add(self, group: Group) -> None:
@@ -125,7 +137,7 @@ class Catalog:
         if not groups:
             return None
         if kind == protocol.TO_SHARD:
-            count = groups[0].topology.contract.count
+            count = groups[0].topology.contract.count  # equal in all groups of a stream
             if not isinstance(rest, int) or not 0 <= rest < count:
                 return None
             return Route(queues=tuple(g.queues[rest % len(g.queues)] for g in groups))

@@ -67,7 +67,12 @@ class EmbeddedSession:
     async def bind(
         self, prefix: str, queue: int, *, name: str, window: int, listener: base.LinkListener, priority: int = 0
     ) -> EmbeddedLink:
-        """Bind a link. No delivery reaches the listener before this has returned."""
+        """Bind a link. Nothing reaches the listener before this has returned.
+
+        Raises, beyond `base.Session`:
+            ValueError: the window allows no delivery.
+            BindRefused: this session is bound to the queue already.
+        """
         if window < 1:
             raise ValueError(f"window is {window}: at least one delivery must be allowed")
         link = EmbeddedLink(self, self._next_number(), queue, listener)
@@ -83,6 +88,7 @@ class EmbeddedSession:
                 # Cancelled: the broker may have bound it, and nobody would ever release it.
                 self.connection.send([Op.RELEASE, 0, link.number])
             raise
+        # Not at once: the caller must get the link before its listener is called.
         asyncio.get_running_loop().call_soon(link.open)
         return link
 
@@ -91,18 +97,26 @@ class EmbeddedSession:
         return EmbeddedPublisher(self._next_number(), self._submissions)
 
     def read_output(self, prefix: str, name: str, start: int = 0) -> AsyncIterator[tuple[int, Message]]:
-        """Follow an output. The iterator raises Missing when there is no such output, or none any more."""
+        """Follow an output.
+
+        The iterator raises Missing when there is no such output, or none any more, and LinkLost when the connection is
+        gone. It reads ahead by a few pages, and stops that when it is closed.
+        """
         number = self._next_number()
         records = self._records[number] = Records(self.connection, number, lambda n: self._records.pop(n, None))
         return records.iterate(prefix, name, max(start, 0))
 
     async def close(self) -> None:
-        """Release every link, wait for the outcomes of what was submitted, and hang up."""
+        """Release every link, wait for the outcomes of what was submitted, and hang up.
+
+        A broker that does not answer holds this up for a heartbeat at most; the connection counts as lost then.
+        """
         await asyncio.gather(*(link.release() for link in tuple(self._links.values())))
         waiting = {submission.future for submission in self._submissions.open.values()}
         if waiting and self.connection.lost_because is None:
             await asyncio.wait(waiting)
         await self.connection.close()
+        self._submissions.on_lost()  # what was submitted after the look above
         for records in tuple(self._records.values()):
             records.on_ended(base.LinkLost("the session was closed"))
 
@@ -146,7 +160,7 @@ class EmbeddedSession:
             self._submissions.on_outcomes(batch, codes)
 
     def on_lost(self, reason: str) -> None:
-        """Tell everybody, once; ownership first."""
+        """Tell everybody, once; ownership first, since work on the queues must stop soonest."""
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.on_lost(reason)

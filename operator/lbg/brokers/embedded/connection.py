@@ -136,8 +136,9 @@ class Connection(asyncio.Protocol):
             self.abort("opening took too long")
             url = self.endpoint.url
             raise base.Unreachable(f"{url}: the broker does not answer; is its process stopped?") from None
-        except base.Refused:
-            self.abort("refused")
+        except BaseException:
+            # Also when the caller gives up waiting: nobody else knows this socket.
+            self.abort("it was not opened")
             raise
         self.heartbeat = welcome[1]
         self._tick()
@@ -203,6 +204,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
             await asyncio.wait([self._closed], timeout=self.heartbeat)
+        if self._transport is not None:
+            self._transport.abort()  # it does not take our last frames
         self._end("the connection was closed")
 
     def abort(self, reason: str) -> None:
@@ -219,7 +222,7 @@ class Connection(asyncio.Protocol):
         self._ran_at = self._heard_at = self._clock()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what arrived, unless this process was away for too long."""
+        """Pass on what arrived, unless this process was away for too long (the zombie rule above)."""
         if self.lost_because is not None or self._is_late():
             return
         self._heard_at = self._clock()
@@ -262,6 +265,11 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(self.heartbeat / protocol.PINGS_PER_HEARTBEAT, self._tick)
 
     def _is_late(self) -> bool:
+        """Tell whether we or the broker were silent for too long, and give the connection up if so.
+
+        The broker counts from the arrival of our last ping, which is not before `_ran_at`; so our count of its patience
+        ends first.
+        """
         now = self._clock()
         if self._timer is not None and now - self._ran_at > protocol.PAUSE_LIMIT * self.heartbeat:
             self.abort(f"this process did not run for {now - self._ran_at:.1f} s: another consumer may own the queues")
@@ -272,6 +280,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _end(self, reason: str) -> None:
+        """Fail what waits for an answer, then tell the owner; only the first reason counts."""
         if self.lost_because is not None:
             return
         self.lost_because = reason

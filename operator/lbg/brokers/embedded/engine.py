@@ -1,9 +1,25 @@
 """The heart of the embedded broker: operations of clients in, frames to clients and one write batch at a time out.
 
 No sockets, threads or clocks: the server calls `handle` for each frame, `settle` after a burst of them, and drives the
-commit cycle `seal` -> write -> commit -> `committed`. Operations take effect in memory when they arrive, in order;
-what a client could rely on later (a confirm, an answer, a delivery) leaves only after the transaction that holds it.
-If a commit fails, memory is ahead of the store and the only safe thing is to stop: clients then see a lost connection.
+commit cycle.
+
+Theory of operation
+-------------------
+Operations take effect in memory when they arrive, in order. What they change on disk is collected; what a client could
+rely on later waits for it::
+
+    handle: publish   positions are given out        -> rows, outcomes        (collected)
+            ack       the window opens, space frees  -> deletions, counters   (collected)
+            release   the next link is active        -> answer                (collected)
+    seal:   everything collected becomes one transaction; collecting starts anew
+    committed: published messages become deliverable, outcomes and answers leave
+
+Only one transaction is under way, so transactions are durable in the order of the operations in them. That is why an
+answer stands for everything that came before it on any connection.
+
+An acknowledgement takes effect before it is durable. If the broker dies in between, the message comes back, and all
+that were delivered after it come back behind it: a suffix is repeated, in order, which is what a crash may do. If a
+commit *fails*, memory is ahead of the store and the only safe thing is to stop.
 """
 
 from __future__ import annotations
@@ -22,8 +38,8 @@ ACCEPTED: Final = protocol.OUTCOME_CODES[base.Outcome.ACCEPTED]
 FULL: Final = protocol.OUTCOME_CODES[base.Outcome.FULL]
 
 
-class Held(NamedTuple):
-    """A link as its client knows it."""
+class Binding(NamedTuple):
+    """A link and the queue it is bound to, as its client knows them."""
 
     queue: HostedQueue
     link: BoundLink
@@ -50,8 +66,9 @@ class Client:
     is_congested: bool = False  # it does not read what it was sent: nothing new until it has
     addresses: dict[int, protocol.AddressKey] = field(default_factory=dict)
     blocked: set[tuple[int, int]] = field(default_factory=set)  # (publisher, address id) after a refusal
-    links: dict[int, Held] = field(default_factory=dict)
+    links: dict[int, Binding] = field(default_factory=dict)
     followers: dict[int, Follower] = field(default_factory=dict)
+    # The numbers that are keys here are the client's own: it never waits for the broker to name something.
 
     def reply(self, request: int, value: object = None) -> None:
         """Answer a request now."""
@@ -60,7 +77,10 @@ class Client:
 
 @dataclass(slots=True)
 class Sealed:
-    """One transaction on its way, and what happens once it is durable. `writes` is None when nothing is stored."""
+    """One transaction on its way, and what happens once it is durable.
+
+    `writes` is None when answers have only waited for an earlier transaction; nothing is to be written then.
+    """
 
     writes: store.WriteBatch | None
     appended: dict[HostedQueue, list[Entry]]
@@ -81,10 +101,10 @@ class Engine:
         self.writes = store.WriteBatch()
         self._appended: dict[HostedQueue, list[Entry]] = {}
         self._recorded: dict[Log, list[Entry]] = {}
-        self._touched: dict[HostedQueue, int] = {}  # queue -> group id, rows to write
+        self._touched: dict[HostedQueue, None] = {}  # their rows are written with the next transaction
         self._answers: list[tuple[Client, Frame]] = []
         self._hot: dict[HostedQueue, None] = {}  # queues whose deliveries may have changed
-        self._groups: dict[HostedQueue, int] = {}
+        self._groups: dict[HostedQueue, int] = {}  # id of the group; a queue that is not in here was deleted
         self._last_id = 0
         self._handlers: dict[int, Callable[[Client, Frame], None]] = {}
         self._load()
@@ -99,24 +119,27 @@ class Engine:
             groups = {
                 row.id: catalog.Group(row.id, protocol.topology_from_mapping(row.topology)) for row in contents.groups
             }
-        except ValueError as error:
+            for queue in contents.queues:
+                self._load_queue(groups[queue.group], queue)
+            for log in contents.logs:
+                groups[log.group].logs[log.name] = Log(log.id, log.name, log.records, log.records)
+            for group in groups.values():
+                group.require_whole()
+                self.catalog.add(group)
+        except (ValueError, KeyError) as error:
             raise self.store.damaged(f"holds a group that this program cannot read: {error}") from None
-        for row in contents.queues:
-            group = groups[row.group]
-            machine = queues.ExclusiveQueue(
-                self.ability,
-                limit=group.topology.size_limit,
-                published=row.published,
-                acked=row.acked,
-                announced=row.announced,
-            )
-            self.adopt(group, HostedQueue(row.id, row.number, machine))
-        for log in contents.logs:
-            groups[log.group].logs[log.name] = Log(log.id, log.name, log.records, log.records)
-        for group in groups.values():
-            self.catalog.add(group)
         ids = (row.id for rows in (contents.groups, contents.queues, contents.logs) for row in rows)
         self._last_id = max(ids, default=0)
+
+    def _load_queue(self, group: catalog.Group, row: store.QueueRow) -> None:
+        machine = queues.ExclusiveQueue(
+            self.ability,
+            limit=group.topology.size_limit,
+            published=row.published,
+            acked=row.acked,
+            announced=row.announced,
+        )
+        self.adopt(group, HostedQueue(row.id, row.number, machine))
 
     def adopt(self, group: catalog.Group, queue: HostedQueue) -> None:
         """Add a queue to its group."""
@@ -124,7 +147,7 @@ class Engine:
         self._groups[queue] = group.id
 
     def disown(self, queue: HostedQueue) -> None:
-        """Forget a deleted queue."""
+        """Forget a deleted queue, and what was about to be written for it: its rows go with the same transaction."""
         del self._groups[queue]
         for changes in (self._touched, self._hot, self._appended):
             changes.pop(queue, None)
@@ -158,23 +181,27 @@ class Engine:
 
     def disconnect(self, client: Client) -> None:
         """End everything a client had; idempotent."""
-        for held in client.links.values():
-            self.end_link(held)
+        for binding in client.links.values():
+            self.end_link(binding)
         client.links.clear()
         for follower in client.followers.values():
             self.followers[follower.log].remove(follower)
         client.followers.clear()
 
-    def end_link(self, held: Held) -> None:
-        """Unbind a link; what it held goes back in order."""
-        self.served.pop(held.link, None)
-        held.queue.machine.unbind(held.link)
-        self._hot[held.queue] = None
+    def end_link(self, binding: Binding) -> None:
+        """Unbind a link; what it held goes back in order, and the next link is active from here on."""
+        self.served.pop(binding.link, None)
+        binding.queue.machine.unbind(binding.link)
+        self._hot[binding.queue] = None
 
     # What changes.
 
     def append(self, route: catalog.Route, data: bytes) -> int:
-        """Admit a message on its route, and return the outcome code: accepted (once committed) or full."""
+        """Admit a message on its route, and return the outcome code: accepted (once committed) or full.
+
+        A stream of several groups admits to all of their queues or to none: a message that one group got and another
+        did not could not be sent again without repeating it for the first.
+        """
         if route.log is not None:
             log = route.log
             self._recorded.setdefault(log, []).append((log.submitted, data))
@@ -184,18 +211,19 @@ class Engine:
             return FULL
         for queue in route.queues:
             entry = (queue.machine.admit(), data)
+            # The usual case by far is a further message for a queue of this batch.
             try:
                 self._appended[queue].append(entry)
             except KeyError:
                 self._appended[queue] = [entry]
         return ACCEPTED
 
-    def acknowledge(self, held: Held, tags: list[int]) -> int:
+    def acknowledge(self, binding: Binding, tags: list[int]) -> int:
         """Acknowledge what the link holds of these tags, and return how many that were."""
-        positions = held.queue.machine.ack(held.link, tags)
+        positions = binding.queue.machine.ack(binding.link, tags)
         if positions:
-            self.writes.acked.setdefault(held.queue.id, []).extend(positions)
-            self.touch(held.queue)
+            self.writes.acked.setdefault(binding.queue.id, []).extend(positions)
+            self.touch(binding.queue)
         return len(positions)
 
     def look_at(self, queue: HostedQueue) -> None:
@@ -204,7 +232,7 @@ class Engine:
 
     def touch(self, queue: HostedQueue) -> None:
         """Have the row of a queue written with the next transaction, and its deliveries looked at."""
-        self._touched[queue] = self._groups[queue]
+        self._touched[queue] = None
         self._hot[queue] = None
 
     def answer(self, client: Client, frame: Frame) -> None:
@@ -221,6 +249,7 @@ class Engine:
 
     def _deliver(self, queue: HostedQueue) -> None:
         machine = queue.machine
+        # In turns, since each may make the other possible: hand out what is in memory, fetch what is in the store.
         while not self._is_held_back(machine.active):
             push = machine.pump(protocol.FRAME_TARGET)
             if push is not None:
@@ -233,20 +262,25 @@ class Engine:
                 break
             machine.load(*self.store.messages(queue.id, after, machine.published))
         if machine.wants_announcement:
-            self._touched[queue] = self._groups[queue]
+            # The mark must be in the store before the messages leave; `committed` looks at this queue again.
+            self._touched[queue] = None
 
     def _is_held_back(self, link: BoundLink | None) -> bool:
         return link is not None and self.served[link][0].is_congested
 
     def look_again(self, client: Client) -> None:
         """Go on with a client that was congested."""
-        for held in client.links.values():
-            self.look_at(held.queue)
+        for binding in client.links.values():
+            self.look_at(binding.queue)
         for follower in client.followers.values():
             self.feed(follower)
 
     def feed(self, follower: Follower) -> None:
-        """Send a follower what it may have now."""
+        """Send a follower what it may have now.
+
+        Always from the store, also what has just been committed: the page is in the cache of the operating system, and
+        a follower that is behind and one that is not are the same case.
+        """
         client = follower.client
         while follower.credit > 0 and follower.next < follower.log.committed and not client.is_congested:
             page = self.store.records(follower.log.id, follower.next, follower.log.committed)
@@ -261,16 +295,16 @@ class Engine:
 
         The caller writes and commits it and then calls `committed`; only one may be on its way.
         """
-        self._touched.update((queue, self._groups[queue]) for queue in self._appended if queue in self._groups)
+        self._touched.update(dict.fromkeys(self._appended))
         announced: list[tuple[HostedQueue, int]] = []
         writes = self.writes
-        for queue, group in self._touched.items():
-            machine = queue.machine
+        for queue in self._touched:
+            machine, group = queue.machine, self._groups[queue]
             machine.wants_announcement = False
-            announced.append((queue, machine.next_announcement()))
-            writes.queues.append(
-                store.QueueRow(queue.id, group, queue.number, machine.admitted, machine.acked, announced[-1][1])
-            )
+            mark = machine.next_announcement()
+            announced.append((queue, mark))
+            # `admitted`, not `published`: whatever was admitted is in this transaction or in an earlier one.
+            writes.queues.append(store.QueueRow(queue.id, group, queue.number, machine.admitted, machine.acked, mark))
         for queue, entries in self._appended.items():
             writes.messages[queue.id] = entries
         for log, records in self._recorded.items():

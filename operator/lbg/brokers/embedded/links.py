@@ -20,8 +20,6 @@ from lbg.core.wire import Message
 PAGES_AHEAD: Final = 4
 """Pages of records that may be under way to a follower; it asks for one more for each that it took."""
 
-_UNKNOWN: Final = protocol.OUTCOME_CODES[base.Outcome.UNKNOWN]
-
 
 class SessionParts(Protocol):
     """What links and publishers need of their session."""
@@ -36,7 +34,11 @@ class SessionParts(Protocol):
 
 
 class EmbeddedLink:
-    """A link to one queue; see `base.Link`."""
+    """A link to one queue; see `base.Link`.
+
+    Between the broker's answer and the moment at which the caller of `bind` has the link in hand, deliveries and a loss
+    may already arrive. The listener would have no link to acknowledge them with, so they wait until `open`.
+    """
 
     def __init__(self, session: SessionParts, number: int, queue: int, listener: base.LinkListener) -> None:
         self.number = number
@@ -44,8 +46,9 @@ class EmbeddedLink:
         self._queue = queue
         self._listener = listener
         self._acks: list[int] = []
-        self._early: list[base.Delivery] | None = []  # None once the owner has the link in hand
-        self._ended: str | None = None
+        self._early: list[base.Delivery] | None = []  # None once the caller of `bind` has the link in hand
+        self._ended: str | None = None  # why nothing goes through this link any more
+        self._lost: str | None = None  # a reason that the listener has not heard yet
         self._releasing: asyncio.Future[None] | None = None
 
     @property
@@ -79,6 +82,7 @@ class EmbeddedLink:
         if self._releasing is None:
             if self._ended is not None:
                 return
+            # Acknowledgements first: what they leave unacknowledged is what goes back.
             self.send_acks()
             self._ended = "the link was released"
             self._session.forget(self)
@@ -114,13 +118,15 @@ class EmbeddedLink:
     # From the session.
 
     def open(self) -> None:
-        """Let deliveries through; called after the owner got the link from `bind`."""
+        """Let deliveries through, and a loss; called after the owner got the link from `bind`."""
         early, self._early = self._early, None
-        if early and self._ended is None:
+        if self._lost is not None:
+            self._listener.on_lost(self._lost)
+        elif early and self._ended is None:
             self._listener.on_deliveries(early)
 
     def on_deliver(self, first_tag: int, redelivered: int, blobs: Sequence[bytes]) -> None:
-        """Unpack deliveries and pass them on."""
+        """Unpack deliveries and pass them on. Those of a link that has ended belong to the next owner already."""
         if self._ended is not None:
             return
         queue, unpack, repeated = self._queue, protocol.unpack_message, first_tag + redelivered
@@ -134,15 +140,22 @@ class EmbeddedLink:
 
     def on_lost(self, reason: str) -> None:
         """Tell the listener once, unless the link was released."""
-        if self._ended is None:
-            self._ended = reason
-            self._acks.clear()
+        if self._ended is not None:
+            return
+        self._ended = reason
+        self._acks.clear()
+        if self._early is None:
             self._listener.on_lost(reason)
+        else:
+            self._lost = reason
 
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """One submitted batch: its future, and the outcomes of the frames that it was split into."""
+    """One submitted batch: its future, and the outcomes of the frames that it was split into.
+
+    Each part starts as UNKNOWN, so that a loss at any moment needs no more than to stop waiting.
+    """
 
     future: asyncio.Future[tuple[base.Outcome, ...]]
     missing: int
@@ -166,7 +179,11 @@ class Submission:
 
 
 class Submissions:
-    """The submissions of a session that wait for outcomes, and the numbers that addresses travel under."""
+    """The submissions of a session that wait for outcomes, and the numbers that addresses travel under.
+
+    An address travels once, in the first frame that uses it; after that its number does. Numbers are per connection, as
+    is the order of frames, so that the broker always knows a number before it meets it.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -225,7 +242,7 @@ class Submissions:
         self.open.pop(batch).take(batch, codes)
 
     def on_lost(self) -> None:
-        """Resolve everything that is open."""
+        """Resolve everything that is open: whether it was accepted cannot be known any more."""
         submissions, self.open = list(self.open.values()), {}
         for submission in submissions:
             submission.give_up()

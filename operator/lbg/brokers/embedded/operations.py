@@ -12,7 +12,7 @@ from typing import Final
 from lbg.brokers import base
 from lbg.brokers.embedded import protocol, queues
 from lbg.brokers.embedded.catalog import DEAD_LETTERS
-from lbg.brokers.embedded.engine import ACCEPTED, Client, Engine, Follower, Held
+from lbg.brokers.embedded.engine import ACCEPTED, Binding, Client, Engine, Follower
 from lbg.brokers.embedded.protocol import Frame, Op
 
 _BLOCKED: Final = protocol.OUTCOME_CODES[base.Outcome.BLOCKED]
@@ -44,7 +44,10 @@ class Operations:
     # Publishing.
 
     def publish(self, client: Client, frame: Frame) -> None:
-        """Admit a batch of messages in order; the outcomes leave after the commit."""
+        """Admit a batch of messages in order; the outcomes leave after the commit.
+
+        Refusals are decided here, on what is admitted so far, so that the order of outcomes is the order of arrival.
+        """
         _, batch, publisher, fresh, ids, blobs = frame
         for address_id, kind, prefix, rest in fresh:
             client.addresses[address_id] = (kind, prefix, rest)
@@ -77,95 +80,109 @@ class Operations:
     # Links.
 
     def bind(self, client: Client, frame: Frame) -> None:
-        """Bind a link; the answer leaves before its first delivery."""
+        """Bind a link; the answer leaves before its first delivery.
+
+        It rests on no transaction: links are not stored, and a restart of the broker ends them all.
+        """
         _, request, link_id, prefix, number, name, window, priority = frame
         group = self._engine.catalog.group(prefix, client.owner)
         if not 0 <= number < len(group.queues):
             raise base.Missing(f"stream {prefix!r} has queues 0 to {len(group.queues) - 1}, and no queue {number}")
         queue = group.queues[number]
-        if any(held.queue is queue for held in client.links.values()):
+        if any(binding.queue is queue for binding in client.links.values()):
             raise base.BindRefused(f"queue {number} of {prefix!r}: this session is bound to it already")
         if not queue.machine.can_bind():
             holder = queue.machine.links[0].name
             raise base.BindRefused(f"queue {number} of {prefix!r} is held by {holder}: bind again when it has let go")
         link = queues.BoundLink(name, window, priority)
-        client.links[link_id] = Held(queue, link)
+        client.links[link_id] = Binding(queue, link)
         self._engine.served[link] = (client, link_id)
         queue.machine.bind(link)
         client.reply(request)
         self._engine.look_at(queue)
 
     def ack(self, client: Client, frame: Frame) -> None:
-        """Acknowledge; of a link that has ended meanwhile, without effect."""
-        held = client.links.get(frame[1])
-        if held is not None:
-            self._engine.acknowledge(held, frame[2])
+        """Acknowledge. No effect for a link that has ended meanwhile: what it held belongs to another by now."""
+        binding = client.links.get(frame[1])
+        if binding is not None:
+            self._engine.acknowledge(binding, frame[2])
 
     def ack_and_publish(self, client: Client, frame: Frame) -> None:
         """Acknowledge one delivery and append one message, in the same transaction or not at all."""
         _, request, link_id, tag, kind, prefix, rest, data = frame
-        held = self._held(client, link_id)
-        if tag not in held.link.held:
+        binding = self._binding(client, link_id)
+        if tag not in binding.link.held:
             raise base.LinkLost(f"delivery {tag} is not held by this link any more")
         route = self._engine.catalog.route((kind, prefix, rest), client.owner)
         if route is None:
             raise base.Missing(f"nothing of stream {prefix!r} takes messages for {rest!r}: declare it first")
+        # The append may still be refused and the acknowledgement cannot, so this order needs no undoing.
         if self._engine.append(route, data) != ACCEPTED:
             raise base.Refused(f"the queue behind {prefix!r} {rest!r} is at its size limit: the event stays held")
-        self._engine.acknowledge(held, [tag])
+        self._engine.acknowledge(binding, [tag])
         self._engine.answer(client, [Op.REPLY, request, None])
 
     def release(self, client: Client, frame: Frame) -> None:
         """End a link; the answer leaves when what it acknowledged is durable."""
         _, request, link_id = frame
-        held = client.links.pop(link_id, None)
-        if held is not None:
-            self._engine.end_link(held)
+        binding = client.links.pop(link_id, None)
+        if binding is not None:
+            self._engine.end_link(binding)
         self._engine.answer(client, [Op.REPLY, request, None])
 
     # Ledgers.
 
     def read_ledger(self, client: Client, frame: Frame) -> None:
-        """Answer with the ledger of the link's queue."""
+        """Answer with the ledger of the link's queue.
+
+        It may be one whose write is still under way. If that fails, the broker stops, and with it this link.
+        """
         _, request, link_id = frame
-        held = self._active(client, link_id)
-        entry = self._ledger(held)
+        binding = self._active(client, link_id)
+        entry = self._ledger(binding)
         client.reply(request, None if entry is None else [entry.epoch, entry.version, entry.data])
 
     def write_ledger(self, client: Client, frame: Frame) -> None:
-        """Replace the ledger of the link's queue, if the entry is newer and the link still active."""
+        """Replace the ledger of the link's queue, if the entry is newer and the link still active.
+
+        Two fences, for two kinds of former owner: one whose link has ended is stopped by the link, one that came back
+        under a new link with an old state is stopped by (epoch, version).
+        """
         _, request, link_id, epoch, version, data = frame
-        held = self._active(client, link_id)
-        stored = self._ledger(held)
+        binding = self._active(client, link_id)
+        stored = self._ledger(binding)
         if stored is not None and (epoch, version) <= (stored.epoch, stored.version):
             raise base.LinkLost(
-                f"ledger of queue {held.queue.number} is at epoch {stored.epoch} version {stored.version} already: "
+                f"ledger of queue {binding.queue.number} is at epoch {stored.epoch} version {stored.version} already: "
                 f"epoch {epoch} version {version} comes from a former owner"
             )
-        held.queue.ledger = base.LedgerEntry(epoch, version, data)
-        self._engine.writes.ledgers[held.queue.id] = held.queue.ledger
+        binding.queue.ledger = base.LedgerEntry(epoch, version, data)
+        self._engine.writes.ledgers[binding.queue.id] = binding.queue.ledger
         self._engine.answer(client, [Op.REPLY, request, None])
 
-    def _ledger(self, held: Held) -> base.LedgerEntry | None:
-        queue = held.queue
+    def _ledger(self, binding: Binding) -> base.LedgerEntry | None:
+        queue = binding.queue
         if not queue.ledger_loaded:
             queue.ledger = self._engine.store.ledger(queue.id)
             queue.ledger_loaded = True
         return queue.ledger
 
-    def _held(self, client: Client, link_id: int) -> Held:
-        held = client.links.get(link_id)
-        if held is None:
+    def _binding(self, client: Client, link_id: int) -> Binding:
+        binding = client.links.get(link_id)
+        if binding is None:
             raise base.LinkLost("the link has ended: its queue was deleted")
-        return held
+        return binding
 
-    def _active(self, client: Client, link_id: int) -> Held:
-        held = self._held(client, link_id)
-        if held.queue.machine.active is not held.link:
-            raise base.LinkLost(f"the link is not active on queue {held.queue.number}: another one owns it")
-        if not held.link.last_tag:
-            raise base.LinkLost(f"the link has had no delivery of queue {held.queue.number}: it is not its owner yet")
-        return held
+    def _active(self, client: Client, link_id: int) -> Binding:
+        binding = self._binding(client, link_id)
+        if binding.queue.machine.active is not binding.link:
+            raise base.LinkLost(f"the link is not active on queue {binding.queue.number}: another one owns it")
+        # On other brokers the first delivery is the only sign of ownership: what reads earlier here fails there.
+        if not binding.link.last_tag:
+            raise base.LinkLost(
+                f"the link has had no delivery of queue {binding.queue.number}: it is not its owner yet"
+            )
+        return binding
 
     # Outputs.
 

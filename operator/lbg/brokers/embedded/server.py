@@ -78,7 +78,10 @@ class Server:
         return Peer(self)
 
     async def stop(self) -> None:
-        """Stop taking clients, make what was taken durable, answer it, and hang up."""
+        """Stop taking clients, make what was taken durable, answer it, and hang up.
+
+        After a failure it only hangs up: what is not in the store must not be confirmed.
+        """
         for listener in self._listeners:
             listener.close()
         self._timer.cancel()
@@ -92,6 +95,7 @@ class Server:
         self._thread.shutdown()
 
     async def _drain(self) -> None:
+        # Exact marks can be written only when nothing is under way that would deliver after them.
         await self._until_idle()
         self.engine.retire()
         await self._until_idle()
@@ -106,6 +110,8 @@ class Server:
 
     def arrived(self, peer: Peer, frames: list[Frame]) -> None:
         """Take a burst of operations of one client, and plan to commit them."""
+        if self.failed.done():
+            return  # memory is ahead of the store: nothing that follows from it may be seen by anybody
         try:
             for frame in frames:
                 self.engine.handle(peer.client, frame)
@@ -117,7 +123,7 @@ class Server:
     def gone(self, peer: Peer) -> None:
         """Take back what a client held; idempotent."""
         self.engine.disconnect(peer.client)
-        self.arrived(peer, [])
+        self.arrived(peer, [])  # the next link of each of its queues is due
 
     def caught_up(self, peer: Peer) -> None:
         """Send a client what was held back while it did not read."""
@@ -139,6 +145,7 @@ class Server:
             return
         try:
             sealed = self.engine.seal()
+            # Answers that wait for nothing on disk go at once, and may bring about something to write.
             while sealed is not None and sealed.writes is None:
                 self.engine.committed(sealed)
                 sealed = self.engine.seal()
@@ -172,6 +179,10 @@ class Server:
     # Heartbeats.
 
     def _tick(self) -> None:
+        """Say that we are alive, and give up clients that have not done so for a heartbeat.
+
+        Any bytes count as a sign of life; a client that is alive sends at least a ping every fifth of a heartbeat.
+        """
         interval = self.heartbeat / protocol.PINGS_PER_HEARTBEAT
         self._timer = self._loop.call_later(interval, self._tick)
         now = self.clock()
@@ -183,7 +194,10 @@ class Server:
 
 
 class Peer(asyncio.Protocol):
-    """One accepted connection: frames to and from its `Client` in the engine."""
+    """One accepted connection: frames to and from its `Client` in the engine.
+
+    A protocol class and not streams: there is no task per connection to wake, and a burst of frames is one call.
+    """
 
     def __init__(self, server: Server) -> None:
         self.client = Client(self.send)
