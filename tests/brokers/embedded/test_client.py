@@ -56,6 +56,37 @@ class TestOnABroker:
         assert (await scene.state()).links == 0
 
     @story
+    async def test_a_loss_reaches_the_listener_after_bind_has_returned(self, scene: Scene) -> None:
+        """Reports a queue that is deleted right behind its bind once, and not before the caller has the link."""
+        await scene.declare()
+        taker = Taker()
+        session = await scene.session()
+        order: list[str] = []
+
+        async def bind() -> None:
+            taker.link = await session.bind(scene.prefix, 0, name="x", window=1, listener=taker)
+            order.extend([*taker.reasons, "bound"])
+
+        binding = asyncio.create_task(bind())
+        await asyncio.sleep(0)
+        # On the same connection, so that the answer to the bind and the loss arrive together.
+        topology = session.connection.request(protocol.Op.DELETE, scene.prefix, scene.owner, False)
+        await asyncio.gather(binding, topology)
+        assert await taker.until_lost()
+        assert order == ["bound"]
+        assert len(taker.reasons) == 1
+
+    @story
+    async def test_giving_up_on_opening_closes_the_connection(self, scene: Scene) -> None:
+        """Leaves no socket open when the caller does not wait for the greeting."""
+        opening = asyncio.create_task(scene.broker.adapter.open_session(scene.broker.url, name="hasty"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    @story
     async def test_a_window_must_allow_a_delivery(self, scene: Scene) -> None:
         """Refuses a window below 1 before it asks the broker."""
         await scene.declare()

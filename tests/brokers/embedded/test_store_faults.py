@@ -28,6 +28,8 @@ from lbg.testing.contract import Taker
 PR_CAPBSET_DROP = 24
 CAP_DAC_OVERRIDE = 1
 
+TOPOLOGY = base.Topology(Contract("orders", 8, Algorithm.XXH64, 1), "tests")
+
 
 def start_and_read_refusal(store: Path, **options) -> str:
     """Start a broker that must end with 1, and return its only line."""
@@ -91,6 +93,21 @@ def make_folder(path: Path) -> None:
     path.mkdir()
 
 
+def remove_a_queue(path: Path) -> None:
+    broker = process.launch_and_wait(path, f"embedded://{path.parent}/other", log=None)
+    asyncio.run(declare(broker.url))
+    broker.stop()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM queues")
+        db.commit()
+
+
+async def declare(url: str) -> None:
+    admin = await EmbeddedAdapter().open_admin(url)
+    await admin.declare(TOPOLOGY)
+    await admin.close()
+
+
 def damage_topology(path: Path) -> None:
     make_store(path)
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -108,6 +125,7 @@ def damage_topology(path: Path) -> None:
         pytest.param(use_for_something_else, "something else", id="another program's database"),
         pytest.param(raise_version, "newer program", id="a store of a newer program"),
         pytest.param(make_folder, "folder", id="a folder"),
+        pytest.param(remove_a_queue, "missing", id="a group without its queue"),
         pytest.param(damage_topology, "cannot read", id="a group that makes no sense"),
     ],
 )
@@ -145,13 +163,9 @@ def test_a_read_only_store_is_refused_in_one_line(folder: Path, what: str):
     assert "cannot be written" in line
 
 
-TOPOLOGY = base.Topology(Contract("orders", 8, Algorithm.XXH64, 1), "tests")
-
-
 async def publish_until_it_stops(url: str) -> int:
     """Declare a stream, publish numbered messages of 1 kB until the broker is gone, and return how many it accepted."""
-    admin = await EmbeddedAdapter().open_admin(url)
-    await admin.declare(TOPOLOGY)
+    await declare(url)
     session = await EmbeddedAdapter().open_session(url, name="publisher")
     publisher = session.publisher()
     accepted = 0
@@ -162,7 +176,6 @@ async def publish_until_it_stops(url: str) -> int:
         accepted += outcome is base.Outcome.ACCEPTED
     assert outcome is base.Outcome.UNKNOWN
     await session.close()
-    await admin.close()
     return accepted
 
 

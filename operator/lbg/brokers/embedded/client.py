@@ -67,7 +67,7 @@ class EmbeddedSession:
     async def bind(
         self, prefix: str, queue: int, *, name: str, window: int, listener: base.LinkListener, priority: int = 0
     ) -> EmbeddedLink:
-        """Bind a link. Nothing reaches the listener before this has returned.
+        """Bind a link. Nothing reaches the listener before a caller that awaits this directly has the link.
 
         Raises, beyond `base.Session`:
             ValueError: the window allows no delivery.
