@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lbg.core import run_log
-from lbg.local import control, journal
+from lbg.local import control, folders, journal
 from lbg.local.errors import LocalError
 from tests.local.conftest import LiveRun, clear_away, group_yaml, wait_until
 
@@ -138,5 +138,6 @@ def test_stop_ends_the_run_and_returns_when_it_is_over(run: LiveRun) -> None:
 
 def test_a_run_that_dies_answers_nobody_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Whoever asks a folder that is no run gets one line at once."""
+    (tmp_path / folders.RUNS).mkdir(parents=True)  # the search goes up to the nearest one
     with pytest.raises(LocalError, match="no run of group orders"):
         control.rollout("orders", base=tmp_path)
