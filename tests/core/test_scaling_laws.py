@@ -102,6 +102,31 @@ def test_the_size_for_a_load(arrival: float, backlog: float, current: int, want:
     assert decided(arrival, backlog, current, policy()).desired == want
 
 
+def test_a_step_that_relieves_nobody_by_a_tenth_is_not_taken() -> None:
+    """Four nearly equal queues: three consumers leave two on one of them, and no fourth is allowed: the group stays."""
+    rules = replace(policy(high=3), queues=4)
+    table = assignment.assign(4, 3, "g")
+    # The pair that a third consumer would split is a little heavier, so splitting it looks like a gain.
+    rates = {queue: 98.0 if len(table.queues_of(owner)) == 2 else 102.0 for queue, owner in enumerate(table.owners)}
+    tracks = {queue: Track(0, NOW - 1, 0, 0, rate, rate) for queue, rate in rates.items()}
+    memory = scaling.Memory(loads=Loads(tracks, NOW - 1, ("never",), 0.0, 150.0))
+    queues = tuple(QueueLoad(queue, 0, int(track.arrival or 0)) for queue, track in tracks.items())
+    assert scaling.decide(Snapshot(2, 2, queues), rules, memory, NOW).desired == 2
+    allowed = replace(rules, max=4)
+    assert scaling.decide(Snapshot(2, 2, queues), allowed, memory, NOW).desired == 4
+
+
+def test_a_step_down_waits_until_the_last_change_has_settled() -> None:
+    """Who serves has changed a moment ago: the rates of the new owners are not known yet."""
+    memory, queues = known(60, 0)
+    consumers = tuple(ConsumerLoad(n, f"c{n}") for n in range(3))
+    seen = Snapshot(3, 3, queues, consumers)
+    assert scaling.decide(seen, policy(), memory, NOW).desired == 3
+    layout = (3, tuple((c.ordinal, c.holder) for c in consumers))
+    settled = replace(memory, loads=replace(memory.loads, layout=layout, settled_since=NOW - 60))
+    assert scaling.decide(seen, policy(), settled, NOW).desired == 2
+
+
 @pytest.mark.parametrize(
     ("cpu", "current", "want"), [(70, 4, 4), (76, 4, 4), (140, 2, 4), (35, 4, 3), (90, 4, 6), (None, 4, 3)]
 )

@@ -298,6 +298,23 @@ def test_an_idle_group_sleeps_and_wakes_with_the_first_event() -> None:
     assert group.desired == 1
 
 
+def test_the_last_consumer_stays_half_a_minute_however_short_the_window() -> None:
+    """A window of 0 does not end a group between two events that are seconds apart."""
+    group = Group(policy(low=0, drain=4, behave=quick(0)), even(lambda now: 0 if now > 60 else 50))
+    group.run(60 + 29)
+    assert group.desired == 1
+    group.run(5)
+    assert group.desired == 0
+
+
+def test_queues_that_wait_alone_without_standing_out_are_not_hot() -> None:
+    """With a consumer for each queue and a bottleneck behind them all wait alike: nothing to spread, no HotQueue."""
+    group = clustered(policy(), even(lambda now: 300), total_capacity=150.0, desired=12)
+    group.run(600)
+    assert sum(group.backlog) > 10_000
+    assert not is_true(group, Type.HOT_QUEUE)
+
+
 def test_at_zero_an_unknown_backlog_wakes_one_consumer_after_half_a_minute() -> None:
     """Nobody could notice work otherwise; before that, not knowing changes nothing."""
     group = Group(policy(low=0), even(lambda now: 0), desired=0, unknown=lambda now: now > 100)
