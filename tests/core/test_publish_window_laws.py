@@ -4,6 +4,7 @@ import itertools
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -70,10 +71,12 @@ class PublishWindowLaws(RuleBasedStateMachine):
             1, max_in_flight=MAX_IN_FLIGHT, window=WINDOW, batch=BATCH, retry_delay=lambda attempt: 1.0 + attempt
         )
         self.wire: list[Batch] = []
+        self.sent: dict[int, tuple[Entry[Event], ...]] = {}
         self.published: list[Entry[Event]] = []
         self.confirmed: list[Entry[Event]] = []
         self.failed: list[Fail[Event]] = []
         self.settled: Counter[int] = Counter()
+        self.told_accepted: set[int] = set()  # events that an answer called accepted
 
     # The application.
 
@@ -109,6 +112,7 @@ class PublishWindowLaws(RuleBasedStateMachine):
             assert 1 <= len(action.entries) <= BATCH
             for entry in action.entries:
                 assert not self.settled[entry.event.number], "what was confirmed or failed is never sent again"
+            self.sent[action.number] = action.entries
             self.wire.append(Batch(action.number, deque(action.entries), len(action.entries)))
 
     @rule(count=st.integers(1, 6))
@@ -160,6 +164,8 @@ class PublishWindowLaws(RuleBasedStateMachine):
         self.broker.silent.add(shard)
 
     def settle(self, number: int, verdicts: list[Verdict]) -> None:
+        in_batch = self.sent[number]
+        self.told_accepted |= {e.event.number for e, v in zip(in_batch, verdicts, strict=True) if v is Verdict.ACCEPTED}
         for action in self.window.answered(number, verdicts, self.now):
             if isinstance(action, Confirm):
                 self.confirmed += action.entries
@@ -221,6 +227,7 @@ class PublishWindowLaws(RuleBasedStateMachine):
             assert fail.cause.event.is_poison
             assert (fail.fate is Fate.REFUSED) == (fail.entry is fail.cause)
             assert fail.entry.sequence >= fail.cause.sequence
+            assert fail.entry.event.number not in self.told_accepted, "what the broker called durable is not denied"
             if id(fail.entry) in logged:
                 assert fail.entry.is_uncertain, "what may stand at the broker is reported as such"
 
@@ -242,5 +249,6 @@ class PublishWindowLaws(RuleBasedStateMachine):
 
 
 # A run takes some milliseconds, and the rare states need several things to happen in one of them.
-PublishWindowLaws.TestCase.settings = settings(max_examples=6 * settings().max_examples)
-TestPublishWindowLaws = PublishWindowLaws.TestCase
+PublishWindowLaws.TestCase.settings = settings(max_examples=max(600, settings().max_examples))
+# The soak profile takes some minutes, a usual run some seconds.
+TestPublishWindowLaws = pytest.mark.timeout(900)(PublishWindowLaws.TestCase)

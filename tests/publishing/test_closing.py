@@ -61,7 +61,7 @@ def test_close_says_what_it_gave_up() -> None:
 
     error = fakes.run(story())
     assert error.count == 2
-    assert {(event.key, event.shard) for event in error.events} == {("1", 1), ("2", 2)}
+    assert {(event.key, event.shard, event.is_uncertain) for event in error.events} == {("1", 1, True), ("2", 2, True)}
 
 
 def test_an_error_in_the_block_is_not_hidden_by_what_is_unconfirmed() -> None:

@@ -100,8 +100,21 @@ class Entry(Generic[T]):
     incarnation: int
     sequence: int
     submissions: int = 0
+    is_sent: bool = False  # submitted, and not put back since
     verdict: Verdict | None = None  # of the current submission
-    is_uncertain: bool = False  # some submission was never answered: a copy may stand at the broker
+    was_unanswered: bool = False  # some earlier submission was
+    was_accepted: bool = False  # some earlier submission was: it is durable, and only to be repeated
+
+    @property
+    def is_at_broker(self) -> bool:
+        """Return whether the broker is known to hold it. A later loss or refusal does not undo that."""
+        return self.was_accepted or self.verdict is Verdict.ACCEPTED
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Return whether the broker may hold it all the same, while it is not confirmed."""
+        is_open = self.is_sent and (self.verdict is None or self.verdict is Verdict.UNKNOWN)
+        return self.was_unanswered or is_open or self.is_at_broker
 
 
 class Line(Generic[T]):
@@ -147,11 +160,14 @@ class Line(Generic[T]):
         return 0
 
     def put_back(self) -> None:
-        """Return everything sent to the head of `unsent`, in order, with its verdicts forgotten."""
+        """Return everything sent to the head of `unsent`, in order, ready for a new submission."""
         for entry in self.sent:
             if entry.verdict is None or entry.verdict is Verdict.UNKNOWN:
-                entry.is_uncertain = True
+                entry.was_unanswered = True
+            elif entry.verdict is Verdict.ACCEPTED:
+                entry.was_accepted = True
             entry.verdict = None
+            entry.is_sent = False
         self.unsent.extendleft(reversed(self.sent))
         self.sent.clear()
         self.unanswered = 0

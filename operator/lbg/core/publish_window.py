@@ -46,6 +46,7 @@ corrected for the life of the connection, so that it happens to at most one wind
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -350,14 +351,11 @@ class PublishWindow(Generic[T]):
         line.cause = cause
         actions: list[Settle[T]] = [Fail(cause, Fate.REFUSED, cause)]
         line.sent.popleft()
-        for entry in line.sent:
-            # Accepted behind the refused one, where the broker does not block: it is durable and must not be denied.
-            if entry.verdict is Verdict.ACCEPTED:
-                actions.append(Confirm((entry,)))
-            else:
-                entry.is_uncertain = entry.is_uncertain or entry.verdict is Verdict.UNKNOWN
-                actions.append(Fail(entry, Fate.BEHIND, cause))
-        actions += [Fail(entry, Fate.BEHIND, cause) for entry in line.unsent]
+        # Accepted behind the refused one, now or before a loss: it is durable and must not be denied.
+        actions += [
+            Confirm((entry,)) if entry.is_at_broker else Fail(entry, Fate.BEHIND, cause)
+            for entry in itertools.chain(line.sent, line.unsent)
+        ]
         self._unsent -= len(line.unsent)
         line.sent.clear()
         line.unsent.clear()
@@ -379,6 +377,7 @@ class PublishWindow(Generic[T]):
             for _ in range(share):
                 entry = line.unsent.popleft()
                 entry.submissions += 1
+                entry.is_sent = True
                 if entry.submissions > 1:
                     self._resent += 1
                 line.sent.append(entry)
