@@ -31,10 +31,13 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def main() -> int:
-    """Serve until a signal; return the exit code."""
+    """Serve until a signal; return the exit code.
+
+    An error of the broker is one line here, whoever's fault it is: a traceback would help nobody who starts a broker.
+    """
     options = _parser().parse_args()
     if options.parent and not _die_with(options.parent):
-        return 0
+        return 0  # nobody is left to serve
     try:
         asyncio.run(_serve(options))
     except base.BrokerError as error:
@@ -71,13 +74,22 @@ def _seconds(text: str) -> float:
 
 
 def _die_with(parent: int) -> bool:
-    """Ask the kernel for SIGTERM when the parent ends; False when it has ended already."""
+    """Ask the kernel for SIGTERM when the parent ends; False when it has ended already.
+
+    The request is the child's own (prctl(2)), made before anything else: in the parent, between fork and exec, it would
+    run Python code in a process that may have held locks of other threads.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # The parent may have ended before the call, and would then never be noticed.
     return os.getppid() == parent
 
 
 async def _serve(options: argparse.Namespace) -> None:
+    """Serve until a signal or a failure, and leave the store and the socket tidy.
+
+    Order matters twice. The store is opened, and locked, before the socket is taken, so that a second broker on one
+    store never answers a client. And the server has stopped before its store is closed.
+    """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,12 +103,14 @@ async def _serve(options: argparse.Namespace) -> None:
             url = await _listen(server, endpoint)
             inode = _inode(endpoint.path) if endpoint.path else None
             _say(options.ready_fd, {"url": url})
+            # From here on the socket accepts: whoever reads one of these lines can connect.
             sys.stdout.write(f"lbg broker: serving {url} from {options.store} ({options.handover.value} handover)\n")
             sys.stdout.flush()
             server.failed.add_done_callback(lambda _: stopped.set())
             await stopped.wait()
         finally:
             await server.stop()
+            # Not somebody else's: the path may have been taken over while we were serving.
             if endpoint.path is not None and inode is not None and _inode(endpoint.path) == inode:
                 os.unlink(endpoint.path)
         if server.failed.done():
@@ -104,7 +118,10 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 def _stop_on_bugs(loop: asyncio.AbstractEventLoop, server: Server) -> None:
-    """Have an unexpected error end the process: a broker that lost half an operation must not go on."""
+    """Have an unexpected error end the process: a broker that lost half an operation must not go on.
+
+    asyncio would log it and leave the commit loop waiting for ever, with every client connected and nothing answered.
+    """
 
     def on_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -115,6 +132,11 @@ def _stop_on_bugs(loop: asyncio.AbstractEventLoop, server: Server) -> None:
 
 
 async def _listen(server: Server, endpoint: connection.Endpoint) -> str:
+    """Take the address and return the URL that leads to it.
+
+    Raises:
+        Refused: somebody else has it, or it is none that this broker serves.
+    """
     if endpoint.path is None:
         if endpoint.host not in (_LOOPBACK, "localhost"):
             raise base.Refused(f"{endpoint.url}: the embedded broker knows no passwords, so it serves {_LOOPBACK} only")
@@ -139,7 +161,11 @@ async def _listen(server: Server, endpoint: connection.Endpoint) -> str:
 
 @contextmanager
 def _locked_folder(path: str) -> Iterator[None]:
-    """Hold a lock on the folder while a socket is taken, so that two brokers cannot both find it stale."""
+    """Hold a lock on the folder while a socket is taken.
+
+    Without it two brokers could both find the old socket stale, and the slower one would remove the faster one's new
+    socket. The lock is the kernel's and needs no file of its own, which could be left behind.
+    """
     folder = os.path.dirname(path) or "."
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -154,7 +180,11 @@ def _locked_folder(path: str) -> Iterator[None]:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove the socket of a broker that died; refuse anything else that stands in the way."""
+    """Remove the socket of a broker that died; refuse anything else that stands in the way.
+
+    Only a connection tells: the file of a Unix socket stays when its process is gone. asyncio would remove any socket
+    at the path unseen.
+    """
     if not os.path.lexists(path):
         return
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:

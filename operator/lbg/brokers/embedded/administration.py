@@ -30,7 +30,10 @@ class Administration:
         )
 
     def declare(self, client: Client, frame: Frame) -> None:
-        """Create or extend a group, or refuse with every conflict."""
+        """Create or extend a group, or refuse with every conflict.
+
+        The answer waits for the commit also where nothing changes: an equal declaration may still be on its way there.
+        """
         _, request, values = frame
         topology = protocol.topology_from_mapping(values)
         known = self._engine.catalog
@@ -75,6 +78,7 @@ class Administration:
         self._engine.answer(client, [Op.REPLY, request, None])
 
     def _drop(self, group: Group) -> None:
+        # Links first: ending one looks its queue up, and gives back what will be deleted with the queue.
         engine = self._engine
         reason = f"stream {group.prefix!r} was deleted by {group.topology.owner}"
         for queue in group.queues:
@@ -91,7 +95,7 @@ class Administration:
         engine.writes.dropped.append((group.id, [q.id for q in group.queues], [log.id for log in group.logs.values()]))
 
     def find(self, client: Client, frame: Frame) -> None:
-        """Answer with the topology of a stream or None."""
+        """Answer with the topology of a stream or None; of several groups, the owner's or the first one's."""
         _, request, prefix = frame
         try:
             group = self._engine.catalog.group(prefix, client.owner)
@@ -106,12 +110,15 @@ class Administration:
         client.reply(frame[1], [protocol.topology_to_mapping(group.topology) for group in groups])
 
     def observe(self, client: Client, frame: Frame) -> None:
-        """Answer with the figures of every queue of a group."""
+        """Answer with the figures of every queue of a group.
+
+        Exact at this moment: what is published counts from its commit on, what is acknowledged from its arrival on.
+        """
         _, request, prefix = frame
         client.reply(request, [_state(queue) for queue in self._engine.catalog.group(prefix, client.owner).queues])
 
     def dead_letters(self, client: Client, frame: Frame) -> None:
-        """Answer with the oldest dead letters."""
+        """Answer with the oldest dead letters, as many as one frame may carry."""
         _, request, prefix, limit = frame
         log = self._engine.catalog.group(prefix, client.owner).logs[DEAD_LETTERS]
         stop = min(limit, log.committed)

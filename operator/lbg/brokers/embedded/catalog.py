@@ -97,7 +97,7 @@ class Catalog:
         self._routes.clear()
 
     def update(self, group: Group, topology: base.Topology) -> None:
-        """Replace what a group may change: size limit, further outputs, hints."""
+        """Replace what a group may change: size limit, further outputs, hints. Its contract never changes."""
         group.topology = topology
         for queue in group.queues:
             queue.machine.limit = topology.size_limit
@@ -196,6 +196,7 @@ def _contract_conflicts(topology: base.Topology, own: Group | None, others: list
     if others and own is None and not topology.join:
         owners = ", ".join(g.topology.owner for g in others)
         yield contract.prefix, f"it belongs to {owners}; choose another prefix, or join the stream"
+    # All groups of a stream agree on what is compared here, so one of them stands for the others.
     for group in [own] if own else others[:1]:
         stored = group.topology.contract
         if stored.count != contract.count:
@@ -208,6 +209,7 @@ def _contract_conflicts(topology: base.Topology, own: Group | None, others: list
 
 
 def _require_empty(group: Group) -> None:
+    # What was admitted counts, committed or not: its publisher is about to hear that it was accepted.
     remaining = {
         queue.number: queue.machine.admitted - queue.machine.acked
         for queue in group.queues

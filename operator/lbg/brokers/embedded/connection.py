@@ -162,6 +162,8 @@ class Connection(asyncio.Protocol):
     async def request(self, op: Op, *values: object) -> Any:
         """Send a request and return the value that answers it.
 
+        Many may be open at once; the broker answers each when what it asks for is durable, so not always in order.
+
         Raises:
             Unreachable: the connection is gone, so that it cannot be known whether the request took effect.
             BrokerError: whatever the broker answers.
@@ -179,7 +181,10 @@ class Connection(asyncio.Protocol):
             self._requests.pop(number, None)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame with the others of this turn of the loop, in order."""
+        """Send a frame with the others of this turn of the loop, in order.
+
+        On a connection that is gone it does nothing: whoever waits for an answer has been told.
+        """
         self.flush_soon()
         self._out.append(protocol.encode(frame))
 
@@ -230,6 +235,7 @@ class Connection(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._take(frame)
         except protocol.ProtocolError as error:
+            # Before the greeting most likely: the URL leads to a server of another kind.
             self.abort(f"what answers is no embedded broker ({error})")
 
     def _take(self, frame: Frame) -> None:
@@ -248,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._owner.on_push(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Learn that the socket is closed."""
+        """Learn that the socket is closed; by us, where that was meant or has been reported, and else it is a loss."""
         self._transport = None
         if not self._closed.done():
             self._closed.set_result(None)

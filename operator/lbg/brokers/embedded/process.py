@@ -71,7 +71,7 @@ def command(
     handover: base.HandoverAbility = base.HandoverAbility.COOPERATIVE,
     heartbeat: float = base.DEFAULT_HEARTBEAT,
 ) -> list[str]:
-    """Return the command line of a broker."""
+    """Return the command line of a broker, for whoever starts it by other means."""
     options = ["--store", str(store), "--listen", listen, "--handover", handover.value, "--heartbeat", str(heartbeat)]
     return [sys.executable, "-m", "lbg.brokers.embedded", *options]
 
@@ -142,6 +142,10 @@ async def launch(
     return _judge(line, process, store)
 
 
+# Why `Popen` and not asyncio's subprocesses: those belong to one event loop, and a broker may be started in one loop,
+# used in others and stopped in none.
+
+
 def _spawn(arguments: list[str], log: IO[bytes] | int | None) -> tuple[subprocess.Popen[bytes], int]:
     ready, child_end = os.pipe()
     try:
@@ -162,6 +166,7 @@ def _spawn(arguments: list[str], log: IO[bytes] | int | None) -> tuple[subproces
 
 
 def _judge(line: bytes, process: subprocess.Popen[bytes], store: Path) -> BrokerProcess:
+    """Turn what the child said about itself into a running broker or into its error."""
     if not line.endswith(b"\n"):
         process.kill()
         process.wait()

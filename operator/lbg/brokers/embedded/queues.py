@@ -147,6 +147,7 @@ class ExclusiveQueue:
         self._loaded = upto
 
     def _take(self, entries: Sequence[Entry]) -> None:
+        # What does not fit is not lost: it is committed, and `missing` asks for it when there is room.
         for entry in entries:
             if len(self._ready) >= KEEP_MESSAGES or self._ready_bytes >= KEEP_BYTES:
                 break

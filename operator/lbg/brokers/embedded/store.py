@@ -146,7 +146,9 @@ class Store:
         return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, cached_statements=64)
 
     def _prepare(self) -> None:
+        """Look at what the file is before anything is written to it, then create or open it."""
         db = self._writer
+        # Reading counts tables first: a header that SQLite cannot read shows as an error here and not as an empty file.
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -163,8 +165,10 @@ class Store:
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise self.damaged("lies on a file system without shared memory maps: choose a local disk")
+        # FULL: each commit waits for the disk. NORMAL would lose confirmed messages with the power.
         db.execute("PRAGMA synchronous = FULL")
         if not tables:
+            # In one transaction, so that a crash leaves an empty file or a whole schema.
             db.executescript(
                 f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
                 f"{_SCHEMA} COMMIT;"
@@ -192,7 +196,10 @@ class Store:
         return 0 if last is None else (last & _POSITIONS) + 1
 
     def messages(self, queue: int, after: int, upto: int) -> tuple[list[Entry], int]:
-        """Return the next page of messages above one position and up to another, and the position it reaches."""
+        """Return the next page of messages above one position and up to another, and the position it reaches.
+
+        Holes are what was acknowledged before an earlier run of the broker ended.
+        """
         low, _ = _span(queue)
         entries, complete = self._page("messages", low + after + 1, low + upto)
         return entries, upto if complete else entries[-1][0]
@@ -235,7 +242,10 @@ class Store:
     # Writing.
 
     def write(self, batch: WriteBatch) -> None:
-        """Open a transaction and put a batch into it; `commit` makes it durable."""
+        """Open a transaction and put a batch into it; `commit` makes it durable.
+
+        Deletions come after insertions, and whole groups last: a batch may hold messages for a group that it deletes.
+        """
         with self._faults():
             db = self._writer
             db.execute("BEGIN IMMEDIATE")
@@ -306,6 +316,7 @@ def _spans(acked: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    # Consumers acknowledge neighbours together: one range delete is a fraction of as many single ones.
     first = last = None
     for position in positions:
         if first is None or last is None:
@@ -352,12 +363,16 @@ def _remedy(error: Exception) -> str:
     if isinstance(error, OSError):
         return _REMEDIES.get(error.errno or 0) or f"cannot be opened: {_one_line(error)}"
     text = _one_line(error)
-    if "full" in text:
+    # Extended codes (SQLITE_READONLY_DBMOVED...) carry the primary one in their low byte.
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if primary == sqlite3.SQLITE_FULL:
         return _REMEDIES[errno.ENOSPC]
-    if "readonly" in text or "unable to open" in text:
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         return "cannot be written: the file, its folder or its file system is read-only"
-    if "not a database" in text or "malformed" in text or isinstance(error, ValueError):
+    if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or isinstance(error, ValueError):
         return f"is corrupt ({text}): restore it from a copy, or move it away"
+    if primary == sqlite3.SQLITE_IOERR:
+        return f"cannot be read or written ({text}): look at the disk; nothing confirmed is lost"
     return f"failed: {text}"
 
 
