@@ -82,6 +82,22 @@ def test_a_settling_event_frees_its_lane_and_keeps_its_shard() -> None:
     assert started(lanes) == ["a2"]
 
 
+def test_never_more_than_twice_the_lanes_are_in_hand() -> None:
+    """Confirms that do not come stop the handlers: what a kill can repeat stays bounded, and the count is true."""
+    lanes: Lanes[str] = Lanes(2)
+    slots = [Slot(0, shard) for shard in range(6)]
+    for slot in slots:
+        lanes.offer(slot, f"{slot.shard}")
+    for _ in range(2):
+        for name in started(lanes):
+            lanes.settle(slots[int(name)])
+    assert (lanes.running, lanes.in_hand(), lanes.in_hand(0)) == (0, 4, 4)
+    assert started(lanes) == []
+    lanes.finish(slots[0])
+    assert started(lanes) == ["4"]
+    assert lanes.in_hand() == 4
+
+
 def test_a_paused_queue_finishes_and_starts_nothing_while_others_go_on() -> None:
     """Draining: what is buffered stays buffered until the queue goes on or is dropped."""
     lanes: Lanes[str] = Lanes(4)

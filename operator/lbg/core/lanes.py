@@ -17,8 +17,8 @@ A slot is in one of these states:
 | held     | its head event waits (backoff, block)               | `resume` -> ready, `drop`       |
 
 A settling slot has given its lane back and still starts nothing: waiting for a confirm costs no handler its place, and
-the shard's output stays in order. At most L slots settle at a time, so that never more than 2 L events are in hand:
-that many, and no more, may be repeated when the process is killed.
+the shard's output stays in order. Nothing starts while 2 L events are handled or settling, so that never more are in
+hand: that many, and no more, may be repeated when the process is killed.
 
 A queue may be *paused*: its slots keep what they have and start nothing (draining). `drop` forgets what a queue has
 buffered; an occupied slot stays occupied, because the call behind it goes on: a Python thread or an HTTP request
@@ -98,7 +98,9 @@ class Lanes(Generic[Item]):
 
     def take(self) -> tuple[Slot, Item, bool] | None:
         """Return the next event to start with its slot and whether it runs alone, or None if nothing may start now."""
-        if self._running >= self.lanes or self._settling >= self.lanes or self._alone is not None:
+        # Twice the lanes: a bound on what a kill can repeat, and room for as many confirms as there are handlers.
+        is_full = self._running >= self.lanes or self._running + self._settling >= 2 * self.lanes
+        if is_full or self._alone is not None:
             return None
         while self._line:
             slot = self._line[0]
@@ -127,6 +129,7 @@ class Lanes(Generic[Item]):
         """Give the lane back while the slot stays occupied: the handler returned, its output is being confirmed."""
         work = self._occupied(slot)
         self._free_lane(slot, work)
+        self._settling += not work.settling
         work.settling = True
 
     def finish(self, slot: Slot) -> None:
