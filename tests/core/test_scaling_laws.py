@@ -269,17 +269,27 @@ def test_a_step_down_that_was_taken_back_waits_longer_unless_it_is_comfortable()
     assert behavior.limit(roomy, 3, down, NOW + 420) == 2
 
 
+def judged(flow: effects.Flow, base: int, to: int, settled_for: float = 60.0) -> effects.Effect:
+    """Judge a step up from a throughput of 100 at the default pace."""
+    step = effects.Effect(effects.Step(base, 100.0, to, NOW))
+    return effects.judge(step, flow, to, to, settled_for=settled_for, smoothing=15.0, now=NOW + 60)
+
+
 def test_a_step_must_gain_a_tenth_or_half_of_what_it_could() -> None:
     """From 9 to 10 a gain of 6 % is enough, from 1 to 2 it is not; and nothing is judged while nothing waits."""
     busy = effects.Flow(throughput=106.0, waiting=10_000, is_enough=False)
-    for base, to, is_bad in ((1, 2, True), (9, 10, False)):
-        step = effects.Effect(effects.Step(base, 100.0, to, NOW))
-        got = effects.judge(step, busy, to, to, is_settled=True, now=NOW + 60)
-        assert (got.ineffective is not None) == is_bad
-    idle = replace(busy, waiting=0.0)
-    step = effects.Effect(effects.Step(1, 100.0, 2, NOW))
-    assert effects.judge(step, idle, 2, 2, is_settled=True, now=NOW + 60) == effects.Effect()
-    assert effects.judge(step, busy, 2, 2, is_settled=False, now=NOW + 60).allowed(9, 2, 2) == 2
+    assert judged(busy, 1, 2).ineffective is not None
+    assert judged(busy, 9, 10) == effects.Effect()
+    assert judged(replace(busy, waiting=0.0), 1, 2) == effects.Effect()
+
+
+def test_no_step_follows_one_that_is_being_judged() -> None:
+    """Until rates mean the new holders nothing more is added, and less is always allowed."""
+    busy = effects.Flow(throughput=100.0, waiting=10_000, is_enough=False)
+    assert judged(busy, 1, 2, settled_for=29).allowed(9, 2, 2) == 2
+    assert judged(busy, 1, 2, settled_for=29).allowed(1, 2, 2) == 1
+    assert judged(busy, 1, 2, settled_for=30).ineffective is not None
+    assert judged(replace(busy, throughput=200.0), 1, 2, settled_for=30).allowed(9, 2, 2) == 9
 
 
 @hypothesis.given(arrival=st.lists(st.floats(0, 100), min_size=1, max_size=40), high=st.integers(1, 40))

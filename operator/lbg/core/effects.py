@@ -16,8 +16,11 @@ from typing import Final
 from lbg.core import loads
 
 LEAST_GAIN: Final = 0.1
-RETRY_SECONDS: Final = 600.0
-"""After so long a step that did not help is forgiven: the bottleneck may be mended. Each further one doubles it."""
+_SETTLED: Final = 2.0  # time constants after which a rate means the holders that serve now
+_CERTAIN_SECONDS: Final = 10.0  # least time before a step counts as failed: a consumer's first seconds are its slowest
+_FORGIVEN: Final = 40.0
+"""Time constants (ten minutes for the default target) after which a step that did not help is forgiven: the bottleneck
+may be mended. Each further failure doubles it."""
 _MOST_DOUBLINGS: Final = 5
 
 
@@ -53,7 +56,7 @@ class Ineffective:
     consumers: int
     throughput: float
     since: float
-    forgiven_after: float = RETRY_SECONDS
+    forgiven_after: float  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +76,42 @@ class Effect:
         return min(wanted, current + 1) if self.failures else wanted
 
 
-def judge(effect: Effect, flow: Flow, current: int, effective: int, *, is_settled: bool, now: float) -> Effect:
+def judge(
+    effect: Effect, flow: Flow, current: int, effective: int, *, settled_for: float, smoothing: float, now: float
+) -> Effect:
     """Return what is known after another look at what goes through.
+
+    A step that helped is seen as soon as rates have settled. That it did not help is believed later, since a step that
+    is taken for a failure costs minutes.
 
     Args:
         effect: what was known.
         flow: the look.
         current: desired CC.
         effective: the CC that handles the flow.
-        is_settled: its holders have been the same for so long that rates mean them.
+        settled_for: seconds since its holders last changed.
+        smoothing: time constant of the throughput in seconds.
         now: monotonic seconds.
     """
-    failed = effect.ineffective
+    failed, step, forgiven = effect.ineffective, effect.step, _FORGIVEN * smoothing
     if flow.is_enough or (failed is not None and flow.throughput >= failed.throughput * (1 + LEAST_GAIN)):
-        effect = Effect(effect.step)
+        effect = Effect(step)
     elif failed is not None and (current < failed.consumers or now - failed.since >= failed.forgiven_after):
         effect = replace(effect, ineffective=None)
-    step = effect.step
     if step is None:
         return effect
-    if current <= step.base or not flow.is_backed_up or now - step.since >= RETRY_SECONDS:
+    if current <= step.base or not flow.is_backed_up or now - step.since >= forgiven:
         return replace(effect, step=None)
-    if effective <= step.base or not is_settled:
+    if effective <= step.base or settled_for < _SETTLED * smoothing:
         return effect
     bar = min(LEAST_GAIN, (effective / step.base - 1) / 2)
-    if flow.throughput < step.throughput * (1 + bar):
-        wait = RETRY_SECONDS * 2 ** min(effect.failures, _MOST_DOUBLINGS)
-        failed = Ineffective(step.base, effective, flow.throughput, now, wait)
-        return Effect(None, failed, effect.failures + 1)
-    if effective >= step.to:
-        return Effect()
-    return Effect(replace(step, base=effective, throughput=flow.throughput))
+    if flow.throughput >= step.throughput * (1 + bar):
+        has_arrived = effective >= step.to
+        return Effect(None if has_arrived else replace(step, base=effective, throughput=flow.throughput))
+    if settled_for < _CERTAIN_SECONDS:
+        return effect
+    wait = forgiven * 2 ** min(effect.failures, _MOST_DOUBLINGS)
+    return Effect(None, Ineffective(step.base, effective, flow.throughput, now, wait), effect.failures + 1)
 
 
 def stepped(effect: Effect, flow: Flow, current: int, desired: int, effective: int, now: float) -> Effect:

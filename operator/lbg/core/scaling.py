@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Final
 
-from lbg.core import assignment, behavior, demand, effects, loads
+from lbg.core import assignment, behavior, demand, durations, effects, loads
 from lbg.core.conditions import Finding, Status, Type
 from lbg.core.demand import Demand
 from lbg.core.loads import QueueLoad, Snapshot
@@ -229,8 +229,10 @@ def _scale(seen: Snapshot, policy: Policy, memory: Memory, current: int, now: fl
         waiting=sum(splittable.draining) * policy.drain_seconds,
         is_enough=splittable.score(current) <= 1,
     )
-    is_settled = memory.loads.settled_for(now) >= 2 * policy.smoothing
-    effect = effects.judge(memory.effect, flow, current, seen.effective, is_settled=is_settled, now=now)
+    settled_for = memory.loads.settled_for(now)
+    effect = effects.judge(
+        memory.effect, flow, current, seen.effective, settled_for=settled_for, smoothing=policy.smoothing, now=now
+    )
     wanted, comfortable = (_wanted(seen, policy, memory, growing, shrinking, level) for level in (1.0, COMFORT))
     recommended = effect.allowed(wanted, current, seen.effective)
     history = behavior.recommend(memory.history, recommended, comfortable, current, policy.rule, now)
@@ -344,6 +346,6 @@ def _ineffective(effect: effects.Effect) -> Finding:
         return Finding(Type.SCALING_INEFFECTIVE, Status.FALSE, "StepsHelp", "no step up has failed to raise throughput")
     message = (
         f"{failed.consumers} consumers handle no more than {failed.base} did: the bottleneck is elsewhere, "
-        f"no further step up for {failed.forgiven_after / 60:.0f} min"
+        f"no further step up for {durations.text(round(failed.forgiven_after))}"
     )
     return Finding(Type.SCALING_INEFFECTIVE, Status.TRUE, "ThroughputUnchanged", message)
