@@ -101,7 +101,7 @@ def _verdict(ability: HandoverAbility, rounds: int) -> Verdict:
         shutil.rmtree(folder, ignore_errors=True)
         raise KeyboardInterrupt
     source = validator.SourceFile(path=folder / "rows.csv")
-    verdict = validator.verify_path(folder, source=source, options=validator.Options(in_hand_bound=LANES))
+    verdict = validator.verify_path(folder, source=source, options=validator.Options(in_hand_bound=2 * LANES))
     if not verdict.ok:
         raise staging.Stuck(f"{ability}: {', '.join(verdict.faults + verdict.unknown)}; run folder {folder}")
     shutil.rmtree(folder)

@@ -77,7 +77,7 @@ def _made(run: Run) -> Result | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     source = validator.SourceFile(path=folder / "rows.csv")
-    options = validator.Options(in_hand_bound=run.shape.lanes)
+    options = validator.Options(in_hand_bound=run.in_hand_bound)
     verdict = validator.verify_path(folder, source=source, options=options)
     result = results.judge(run, story.course, verdict, time.monotonic() - began)
     if result.ok:

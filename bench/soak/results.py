@@ -92,7 +92,7 @@ def judge(run: Run, course: Course, verdict: Verdict, seconds: float) -> Result:
         duplicates_on_planned_moves=verdict.duplicates_on_planned_moves,
         duplicates=verdict.duplicates,
         duplicates_per_death=verdict.duplicates_per_death,
-        in_hand_bound=run.shape.lanes,
+        in_hand_bound=run.in_hand_bound,
         handover_p99_ms=verdict.handover_ms.p99,
         failover_p99_ms=verdict.failover_ms.p99,
         overlaps=verdict.overlapping_planned_moves,

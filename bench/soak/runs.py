@@ -83,6 +83,11 @@ class Run:
         return f'make soak SOAK_ARGS="--only {self.name} --run-seed {self.seed}"'
 
     @property
+    def in_hand_bound(self) -> int:
+        """Return how many events one death may repeat: as many handled as being confirmed (`lbg.core.lanes`)."""
+        return 2 * self.shape.lanes
+
+    @property
     def environment(self) -> dict[str, str]:
         """Return what its handlers are told."""
         return {

@@ -33,7 +33,7 @@ def record(sequence: int, consumer: str = "a_u_n", epoch: int = 1, **fields: obj
 
 def verdict(*records: OutputRecord) -> Verdict:
     """The validator's word on some records, with an empty log: nobody was killed."""
-    return validator.verify(records, log=[], options=validator.Options(in_hand_bound=RUN.shape.lanes))
+    return validator.verify(records, log=[], options=validator.Options(in_hand_bound=RUN.in_hand_bound))
 
 
 def judged(found: Verdict, **course: object) -> Result:
