@@ -1,7 +1,8 @@
 """Files of whole lines: what was flushed stays, a torn tail goes, and the count is true."""
 
-import resource
-from collections.abc import Iterator
+import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -48,28 +49,45 @@ def test_a_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, text: 
     assert (path.read_bytes(), lines.count) == (want, want.count(b"\n"))
 
 
-@pytest.fixture
-def room_for_ten_bytes() -> Iterator[None]:
-    """Make the system refuse longer files, as a full disk does: after a short write."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limit[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+FILLS_THE_DISK = """
+import resource, sys
+from pathlib import Path
+from lbg.local.errors import StorageRefused
+from lbg.local.lines import Lines
+
+def room_for(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+lines = Lines(Path(sys.argv[1]))
+room_for(10)
+lines.append(["12345"])
+lines.flush()
+lines.append(["67890"])
+try:
+    lines.flush()
+except StorageRefused as refused:
+    said = str(refused)
+left = lines.path.read_text()
+room_for(100)
+lines.flush()
+lines.close()
+print(repr((said, left)))
+"""
 
 
-def test_what_does_not_fit_is_one_line_and_leaves_the_file_whole(tmp_path: Path, room_for_ten_bytes: None) -> None:
-    """A refused flush names the file, leaves no torn line, and is not lost for the next one."""
-    lines = Lines(tmp_path / "some.jsonl")
-    lines.append(["12345"])
-    lines.flush()
-    lines.append(["67890"])
-    with pytest.raises(StorageRefused, match=r"some\.jsonl: file too large"):
-        lines.flush()
-    assert lines.path.read_text() == "12345\n"
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    lines.flush()
-    lines.close()
-    assert lines.path.read_text() == "12345\n67890\n"
+def test_what_does_not_fit_is_one_line_and_leaves_the_file_whole(tmp_path: Path) -> None:
+    """A refused flush names the file, leaves no torn line, and is not lost for the next one.
+
+    In a process of its own: the limit counts for every file it writes, the test runner's report too.
+    """
+    path = tmp_path / "some.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FILLS_THE_DISK, str(path)], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    )
+    said, left = ast.literal_eval(done.stdout)
+    assert said.startswith(f"{path}: file too large")
+    assert left == "12345\n"
+    assert path.read_text() == "12345\n67890\n"
 
 
 def test_a_folder_that_is_absent_is_one_line(tmp_path: Path) -> None:
