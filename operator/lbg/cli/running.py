@@ -145,8 +145,6 @@ def _run(options: Options, form: output.Format) -> int:
     with diagnostics.on_standard_error():
         if form is output.Format.TEXT:
             return local.run(options)
-        import asyncio
-
         from lbg.cli import screens
 
-        return asyncio.run(local.supervise(local.prepare(options), screens.JsonScreen()))
+        return local.to_its_end(local.prepare(options), screens.JsonScreen())

@@ -55,8 +55,7 @@ def run(options: Options) -> int:
         base.BrokerError: the broker does not start or does not let us in.
         OSError: the YAML cannot be read.
     """
-    setting = prepare(options)
-    return asyncio.run(supervise(setting, screens.choose(options.live)))
+    return to_its_end(prepare(options), screens.choose(options.live))
 
 
 def prepare(options: Options) -> Setting:
@@ -75,6 +74,12 @@ def prepare(options: Options) -> Setting:
         handover=options.handover,
         environment=options.environment,
     )
+
+
+def to_its_end(setting: Setting, screen: Screen, story: Story | None = None) -> int:
+    """Run `supervise` on an event loop of its own. Only in the main thread. Raises as `run`."""
+    with signals.held():
+        return asyncio.run(supervise(setting, screen, story))
 
 
 async def supervise(setting: Setting, screen: Screen, story: Story | None = None) -> int:

@@ -34,14 +34,31 @@ class Signals:
 
 
 @contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Hold signals back while an event loop is set up and closed; `caught` lets them in between.
+
+    A Ctrl-C in the first milliseconds of `asyncio.run` would leave a coroutine that was never awaited, and its warning
+    on the screen. What came meanwhile is delivered at the end. Only in the main thread.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
 def caught() -> Iterator[Signals]:
     """Catch the signals on the running event loop; only in the main thread."""
     loop = asyncio.get_running_loop()
     signals = Signals()
     for number in _HANDLED:
         loop.add_signal_handler(number, signals.note, number)
+    # Before any child is started: a child inherits what is held back.
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     try:
         yield signals
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number in _HANDLED:
             loop.remove_signal_handler(number)

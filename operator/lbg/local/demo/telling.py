@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -50,7 +49,7 @@ def run(options: Options) -> int:
     for line in _introduction(scale, setting):
         screen.say(line)
     story = Story(scale, setting.run.path / "source.csv", screen.say)
-    code = asyncio.run(runs.supervise(setting, screen, story))
+    code = runs.to_its_end(setting, screen, story)
     if code != 0:
         return code
     screen.say("demo: verifying the output against the source")
