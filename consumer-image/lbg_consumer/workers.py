@@ -266,8 +266,8 @@ class Worker(tenures.LinkOwner):
         self._admit(tenure, pending)
 
     async def _release(self, tenure: Tenure, clean: bool) -> None:
-        # A guarded acknowledgement or a block may still be writing; `save` lines up behind it.
-        if clean and tenure.is_open:
+        # A guarded acknowledgement, a block or a reopening may still be writing; `save` lines up behind it.
+        if clean:
             try:
                 await tenure.save(clean=True)
             except base.LinkLost:
@@ -282,7 +282,7 @@ class Worker(tenures.LinkOwner):
             await tenure.link.release()
         if self.tenure is not tenure:
             return
-        if clean and tenure.is_open:
+        if clean:
             self._around.handed_over(self.queue, self._around.now() - self._drain_began)
         self._end(tenure)
         self._act(self.machine.released(self._around.now()))

@@ -27,49 +27,53 @@ When to hand over depends on the broker's ability; in each the holder keeps serv
   writes its ledger clean *before* the acknowledgement that may leave it empty (`guards_last_ack`), else the switch
   would look like a crash to the next owner. The primary waits for the holder to see the generation, `grace` at most.
 * EXCLUSIVE. A second bind is refused, so the primary reports `asks` and retries every `primary_retry`; the holder
-  drains and releases. Standbys retry slowly, by rank, and not while the primary asks.
+  drains and releases. Standbys retry slowly, by rank, and more slowly while the primary asks. The primary asks anew
+  every `ask_again`.
 
 Reports (`Reports.bound`): a primary reports its own standing; a waiting standby the standing of the primary that was
 bound when the standby registered. So `standby's report >= primary's report` says: registered behind it.
+
+Reports outlive those who made them: after a crash the seat says `bound`, or `asks`, until it is claimed or cleared. So
+only *news* moves a queue. A standing counts against a link only if it is newer than the one that the link registered
+behind (whoever is activated in spite of that one sees that its link is gone), and a queue is let go once per `asks`
+(whoever did not take it then is gone). Otherwise the survivor of a crash would hand over to the dead, again and again.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
+from lbg.core.handover_terms import (
+    Ability,
+    Action,
+    Activate,
+    Bind,
+    Drain,
+    Event,
+    Release,
+    Reports,
+    State,
+    Timing,
+)
 from lbg.core.membership import NOWHERE, Standing
 from lbg.core.roles import Direction, Role
 
-
-class State(enum.StrEnum):
-    """Where a consumer stands with one queue."""
-
-    DETACHED = "detached"
-    BINDING = "binding"
-    WAITING = "waiting"  # bound; nothing was delivered yet
-    ACTIVATING = "activating"  # first delivery seen, ledger being read and raised
-    ACTIVE = "active"
-    DRAINING = "draining"  # starts nothing, waits for what is in hand
-    RELEASING = "releasing"
-
-
-class Event(enum.StrEnum):
-    """What can happen to the machine, besides time and new directions."""
-
-    BIND = "bind"
-    BOUND = "bound"
-    REFUSED = "refused"
-    DELIVERED = "first delivery"
-    ACTIVATED = "ledger raised"
-    HAND_OVER = "hand over"
-    EMPTIED = "empty-handed"
-    LEAVE = "leave"
-    FORCE = "budget exceeded"
-    RELEASED = "released"
-    LOST = "lost"
-
+__all__ = [
+    "TRANSITIONS",
+    "Ability",
+    "Action",
+    "Activate",
+    "Bind",
+    "Drain",
+    "Event",
+    "Handover",
+    "Release",
+    "Reports",
+    "State",
+    "Timing",
+    "priority_of",
+]
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.DETACHED, Event.BIND): State.BINDING,
@@ -92,64 +96,6 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 """The whole machine. What is not in it is a programming error, and raises."""
 
 
-class Ability(enum.StrEnum):
-    """How queues move on this broker; same names as the adapters' declaration."""
-
-    COOPERATIVE = "cooperative"
-    BROKER = "broker"
-    EXCLUSIVE = "exclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """Bind a link, with a priority that only BROKER looks at."""
-
-    priority: int
-
-
-@dataclass(frozen=True, slots=True)
-class Activate:
-    """Read the ledger, raise its epoch, then call `activated`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Start no handler of this queue any more; call `emptied` once nothing is in hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Let the link go, then call `released`. `clean`: write the ledger clean first."""
-
-    clean: bool
-
-
-Action: TypeAlias = Bind | Activate | Drain | Release
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Limits in seconds. The defaults are for real brokers; tests and the simulation pass their own."""
-
-    grace: float = 1.0  # how long others are waited for before going on without them
-    aside_limit: float = 2.0
-    primary_retry: float = 0.02
-    standby_retry: float = 0.3  # times rank + 1
-    lost_retry: float = 0.05
-    offer_limit: float = 5.0  # how long an offered queue waits for its next primary on SIGTERM
-    drain_budget: float = 30.0
-    force: bool = False  # onBudgetExceeded: Force
-
-
-@dataclass(slots=True)
-class Reports:
-    """What goes onto the seat about this queue."""
-
-    bound: Standing | None = None
-    asks: Standing | None = None
-    stalled: bool = False
-
-
 def priority_of(generation: int, term: int) -> int:
     """Pack (generation, term) into one integer that grows with either, generation first; standbys use 0."""
     return (generation << 24) + min(term, (1 << 24) - 1)
@@ -167,13 +113,15 @@ class Handover:
     direction: Direction | None = None
     _since: float = 0.0  # when the role last changed
     _retry_at: float = 0.0
-    _primary_since: float | None = None  # when the primary was first seen bound
+    _primary_since: float = 0.0  # when the primary's present standing was first seen
     _drain_since: float = 0.0
     _stop_at: float | None = None
     _connected: bool = True
     _adopted: bool = False
     _binds: int = 0
-    _behind: Standing = NOWHERE
+    _behind: Standing = NOWHERE  # the primary's standing when this link registered
+    _yielded_to: Standing = NOWHERE  # the latest `asks` that this consumer let the queue go for
+    _asked_at: float = 0.0
     _priority: int = 0
 
     @property
@@ -196,14 +144,16 @@ class Handover:
         self.direction = direction
         if before is None or (before.role, before.generation) != (direction.role, direction.generation):
             self._since = now
-        if direction.primary is None:
-            self._primary_since = None
-        elif self._primary_since is None:
+        if before is None or before.primary != direction.primary:
             self._primary_since = now
-        if direction.role is Role.PRIMARY:
+        if direction.role is not Role.NONE:
             self._adopted = False
-            if (before is None or before.role is not Role.PRIMARY) and self._has_link():
-                self._stand_as_primary()
+        if direction.role is Role.PRIMARY and (before is None or before.role is not Role.PRIMARY):
+            # A link on its way out does not stand: nobody should hand over to it.
+            self.reports.bound = self._own_standing() if self._has_link() else None
+        elif self.ability is Ability.BROKER and self.state is State.WAITING and direction.role is Role.STANDBY:
+            # Behind by priority, whichever registered first.
+            self._behind = self.reports.bound = max(self._behind, direction.primary or NOWHERE)
         return self._decide(now)
 
     def connect(self, connected: bool, now: float) -> list[Action]:
@@ -215,23 +165,18 @@ class Handover:
         """Learn that the bind was accepted."""
         self._move(Event.BOUND)
         self.reports.asks = None
-        if self._role() is Role.PRIMARY:
-            self._stand_as_primary()
-        else:
-            self.reports.bound = self._behind
+        self.reports.bound = self._own_standing() if self._role() is Role.PRIMARY else self._behind
         return self._decide(now)
 
     def refused(self, now: float) -> list[Action]:
         """Learn that the bind was refused: the queue is held exclusively, or cannot be bound now."""
         self._move(Event.REFUSED)
-        direction = self.direction
-        if direction is not None and direction.role is Role.PRIMARY:
-            if self.ability is Ability.EXCLUSIVE:
-                self.reports.asks = Standing(direction.generation, direction.term, self._binds)
+        if self._role() is Role.PRIMARY:
             self._retry_at = now + self.timing.primary_retry
+            if self.ability is Ability.EXCLUSIVE:
+                self._ask(now)
         else:
-            rank = direction.rank if direction is not None else 0
-            self._retry_at = now + self.timing.standby_retry * (rank + 1)
+            self._retry_at = now + self._standby_retry()
         return self._decide(now)
 
     def delivered(self) -> list[Action]:
@@ -254,6 +199,8 @@ class Handover:
         """Learn that the broker has taken the release."""
         self._move(Event.RELEASED)
         self._detached()
+        if self.ability is Ability.EXCLUSIVE and self._role() is not Role.PRIMARY:
+            self._retry_at = now + self._standby_retry()  # whoever it was released for comes first
         return self._decide(now)
 
     def lost(self, now: float) -> list[Action]:
@@ -266,8 +213,9 @@ class Handover:
 
     def adopt(self, now: float) -> list[Action]:
         """Bind a queue that nobody is bound to, whatever the role; let go again once its primary is there."""
-        if self.state is State.DETACHED:
+        if self.state is State.DETACHED and self.direction is not None and not self.direction.must_release:
             self._adopted = True
+            self._behind = self.direction.primary or NOWHERE  # who reports to be bound is not
         return self._decide(now)
 
     def stop(self, now: float) -> list[Action]:
@@ -321,15 +269,14 @@ class Handover:
     def _patience(self, direction: Direction, role: Role) -> float:
         """Return the time until which a bind would come too early."""
         limit = self._since + self.timing.grace
-        if self.ability is Ability.COOPERATIVE and role is Role.STANDBY:
-            # Ahead of the primary a standby would be activated in its place and cost one more move.
-            return 0.0 if direction.primary is not None or direction.primary_absent or self._adopted else limit
-        if self.ability is Ability.BROKER and role is Role.PRIMARY:
-            return 0.0 if direction.aware else limit
-        if self.ability is Ability.EXCLUSIVE and role is Role.STANDBY and direction.primary_asks:
-            # Slower, not never: the one that asks may have died since, and failover must not need the store.
-            return max(self._retry_at, self._since) + 3 * self.timing.standby_retry * (direction.rank + 1)
-        return 0.0
+        if role is Role.PRIMARY:
+            return limit if self.ability is Ability.BROKER and not direction.aware else 0.0
+        if self._adopted:
+            return 0.0
+        if self.ability is Ability.EXCLUSIVE and direction.primary_asks is not None:
+            return self._since + self._standby_retry()
+        # Ahead of the primary a standby would be activated in its place and cost one more move.
+        return 0.0 if direction.primary is not None or direction.primary_absent else limit
 
     def _must_leave(self, direction: Direction) -> bool:
         """Return whether a waiting link is in the wrong place."""
@@ -340,9 +287,7 @@ class Handover:
             return (self._priority > 0) is not (role is Role.PRIMARY)
         if role is Role.PRIMARY:
             return False
-        if self.ability is Ability.EXCLUSIVE:
-            return direction.primary_asks
-        return direction.primary is not None and (self.reports.bound or NOWHERE) < direction.primary
+        return self._is_called_on(direction)
 
     def _must_hand_over(self, direction: Direction, now: float) -> bool:
         """Return whether the active link should go to somebody who stands ready."""
@@ -352,17 +297,19 @@ class Handover:
             return True
         if self._stop_at is not None:
             self._wake(self._stop_at)
-        if direction.role is Role.PRIMARY:
-            return False
-        if self.ability is Ability.EXCLUSIVE:
-            return direction.primary_asks
-        if self._primary_since is None:
+        if direction.role is Role.PRIMARY or not self._is_called_on(direction):
             return False
         patience_until = self._primary_since + self.timing.aside_limit
         if self.ability is Ability.COOPERATIVE and not direction.aside and now < patience_until:
             self._wake(patience_until)
             return False
         return True
+
+    def _is_called_on(self, direction: Direction) -> bool:
+        """Return whether there is news of the primary: it stands ready, or asks, since this link registered."""
+        if self.ability is Ability.EXCLUSIVE:
+            return direction.primary_asks is not None and direction.primary_asks > self._yielded_to
+        return direction.primary is not None and direction.primary > self._behind
 
     def _watch_budget(self, now: float) -> list[Action]:
         limit = self._drain_since + self.timing.drain_budget
@@ -377,20 +324,36 @@ class Handover:
     def _role(self) -> Role:
         if self.direction is None:
             return Role.NONE
-        if self._adopted and self.direction.role is Role.NONE:
+        if self._adopted and not self._is_called_on(self.direction):
             # An adopted queue is served until its primary is there; then this is nobody's business here any more.
-            return Role.NONE if self._primary_since is not None else Role.STANDBY
+            return Role.STANDBY
         return self.direction.role
 
     def _has_link(self) -> bool:
         return self.state in (State.WAITING, State.ACTIVATING, State.ACTIVE)
 
-    def _stand_as_primary(self) -> None:
+    def _own_standing(self) -> Standing:
         assert self.direction is not None
-        self.reports.bound = Standing(self.direction.generation, self.direction.term, self._binds)
+        return Standing(self.direction.generation, self.direction.term, self._binds)
+
+    def _ask(self, now: float) -> None:
+        """Ask for the queue; seldom anew, since each time is a write to the seat."""
+        asks, standing = self.reports.asks, self._own_standing()
+        if asks is None or asks[:2] != standing[:2] or now >= self._asked_at + self.timing.ask_again:
+            self.reports.asks = standing
+            self._asked_at = now
+
+    def _standby_retry(self) -> float:
+        """Return the pace at which a standby tries an exclusive queue: the primary comes first, then by rank."""
+        assert self.direction is not None
+        # While the primary asks slower, not never: it may have died since, and failover must not need the store.
+        pace = self.timing.standby_retry * (1 if self.direction.primary_asks is None else 4)
+        return pace * (self.direction.rank + 1)
 
     def _release(self, event: Event, *, clean: bool) -> list[Action]:
         self._move(event)
+        assert self.direction is not None
+        self._yielded_to = max(self._yielded_to, self.direction.primary_asks or NOWHERE)
         if self._role() is Role.PRIMARY:
             # Nobody should drain towards a primary that is on its way out. A standby's report stays until the
             # broker has taken the release: until then it may still be registered ahead.

@@ -31,7 +31,7 @@ class Direction:
     generation: int = 0
     term: int = 0  # of the own seat
     primary: Standing | None = None  # what another consumer, the primary, reports as bound
-    primary_asks: bool = False  # the primary was refused and asks for the queue (exclusive bind)
+    primary_asks: Standing | None = None  # the primary was refused and asks for the queue (exclusive bind)
     primary_absent: bool = True  # nobody claims the primary's seat, or its holder is not connected
     aside: bool = True  # no waiting link is known to be registered ahead of the primary
     aware: bool = True  # everybody reported as bound has seen this generation
@@ -54,13 +54,14 @@ def directions(seen: Membership, table: assignment.Table, holder: str) -> tuple[
     seats = {seat.ordinal: seat for seat in seen.seats}
     mine = own_seat(seen.seats, holder)
     others = [seat for seat in seen.seats if seat.holder is not None and seat.holder != holder]
-    return tuple(_direction(queue, seen, table, mine, seats, others) for queue in range(table.queues))
+    return tuple(_direction(queue, seen, table, holder, mine, seats, others) for queue in range(table.queues))
 
 
 def _direction(
     queue: int,
     seen: Membership,
     table: assignment.Table,
+    holder: str,
     mine: Seat | None,
     seats: dict[int, Seat],
     others: list[Seat],
@@ -78,7 +79,8 @@ def _direction(
     if mine is not None and mine.ordinal in (standbys := table.standbys(queue)):
         role, rank = Role.STANDBY, standbys.index(mine.ordinal)
     primary = seats.get(owner)
-    if primary is None or primary.holder is None or not primary.summary.connected:
+    # A second seat of our own, from before a move, says nothing about another consumer.
+    if primary is None or primary.holder in (None, holder) or not primary.summary.connected:
         return Direction(role, rank, generation, aware=aware)
     # What a holder reported under an older generation may be about another role: it counts once it has seen this one.
     current = primary.generation >= generation
@@ -90,7 +92,7 @@ def _direction(
         rank,
         generation,
         primary=standing,
-        primary_asks=current and queue in primary.summary.asks,
+        primary_asks=primary.summary.asks.get(queue) if current else None,
         primary_absent=False,
         aside=aside,
         aware=aware,

@@ -21,6 +21,7 @@ class Member(Process):
         super().__init__(clock)
         self.machine = seating.Seating(me)
         self.is_leaving = False  # the seat is to be cleared, and then the process ends
+        self.unreadable_since: float | None = None
         self.clock = clock
         self._store = store
         self._delay = delay
@@ -49,6 +50,7 @@ class Member(Process):
             try:
                 yield self._delay()
                 look = self._store.observe()
+                self.unreadable_since = None
                 yield self._delay()
                 self.machine.observed(look, self.clock.now)
                 self.seen(look)
@@ -65,9 +67,10 @@ class Member(Process):
                 pause = Nap(0.0)
             except StoreUnavailable:
                 self.machine.unreadable()
+                self.unreadable_since = self.clock.now if self.unreadable_since is None else self.unreadable_since
                 pause = Nap(RETRY)
-            if self.is_leaving and self.machine.seat is None:
-                self.kill()
+            if self.is_leaving and (self.machine.seat is None or self.unreadable_since is not None):
+                self.kill()  # who is asked to end does not wait for a store that is away
                 return
             yield pause
 

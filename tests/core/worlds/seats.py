@@ -36,10 +36,13 @@ class SeatWorld:
         """Start a process; of a pod that had one before, its next life."""
         number = len(self.members)
         me = seating.Holder(pod or f"pod-{number}_uid-{number}", f"n{number}")
-        member = Member(self.clock, self.store, me, self._delay)
+        member = self._process(me)
         self.members.append(member)
         member.start(member.run())
         return member
+
+    def _process(self, me: seating.Holder) -> Member:
+        return Member(self.clock, self.store, me, self._delay)
 
     def scale(self, desired: int) -> None:
         """Ask for a number of consumers; seats are created, and effective CC falls at once where it must."""
