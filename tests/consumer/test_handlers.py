@@ -121,4 +121,4 @@ def test_other_results_are_failures() -> None:
         return {"not": "bytes"}
 
     with pytest.raises(TypeError, match="returned dict: return bytes, str or None"):
-        asyncio.run(AsyncHandler(handle)(event()))  # type: ignore[arg-type]
+        asyncio.run(AsyncHandler(handle)(event()))
