@@ -41,3 +41,9 @@ def test_an_outdated_consumer_beyond_the_target_that_still_holds_queues_is_waite
     """Making room must not cut a handover short."""
     a, b = consumer("a", 1.0, outdated=True), consumer("b", 2.0, outdated=True)
     assert step((a, b), (seat(0, "a", 2), seat(1, "b", 2)), target=1) is None
+
+
+def test_a_fresh_consumer_on_a_seat_beyond_the_target_replaces_an_outdated_one() -> None:
+    """It had been seated before the group shrank: once the outdated one has gone, it moves to the lower seat."""
+    old, fresh = consumer("a", 1.0, outdated=True), consumer("c", 3.0, outdated=False)
+    assert step((old, fresh), (seat(0, "a", 4), seat(1, "c", 0)), target=1) == Resize(1, remove=("a",))

@@ -119,7 +119,8 @@ def _replaced(seen: Staff, outdated: Sequence[Consumer], candidates: Sequence[Co
     spare = [c for c in candidates if c.outdated and (seats[c.name] is None or seen.holds_nothing(c))]
     if spare:
         return spare[:1]
-    if not any(c.ready and not c.outdated and seats[c.name] is None for c in seen.staying):
+    # A fresh one waits without a seat, or on one that the shrinking group has left behind: it moves to the free one.
+    if not any(c.ready and not c.outdated for c in candidates):
         return []
     by_seat = {seat.ordinal: c for c in outdated if (seat := seats[c.name]) is not None}
     return [by_seat[max(by_seat)]]
