@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from lbg import validator
 from lbg.core import run_log
+from lbg.local import store
 from tests.local.conftest import LiveRun, group_yaml, wait_until
 
 
@@ -139,3 +141,18 @@ def test_a_run_folder_that_is_removed_ends_the_run(run: LiveRun) -> None:
     assert code == 1
     assert err.startswith("StorageRefused: run/state.db is gone")
     wait_until(lambda: run.left_behind() == [], "nothing is left")
+
+
+def test_a_run_folder_too_deep_for_a_socket_works_all_the_same(run: LiveRun) -> None:
+    """The kernel takes 107 bytes for the path of a socket; the broker then listens elsewhere, and tidies up."""
+    run.base = run.base / ("deep" * 25)
+    run.base.mkdir()
+    run.up(group_yaml())
+    run.publish(["key"])
+    wait_until(lambda: len(run.output()) == 1, "the event is handled")
+    with contextlib.closing(store.open_existing(run.folder.state)) as state:
+        socket_folder = Path(state.run().broker.removeprefix("embedded://")).parent
+    assert socket_folder.is_dir()
+    run.send(signal.SIGTERM)
+    assert run.ended()[0] == 143
+    assert not socket_folder.exists()
