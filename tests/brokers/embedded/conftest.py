@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -33,30 +33,33 @@ class EmbeddedUnderTest(contract.BrokerUnderTest):
 
     async def count_messages(self, prefix: str, queue: int) -> int:
         # Position and queue share one key, see the store.
-        return self._figure(
+        count: int = self._figure(
             "SELECT count(*) FROM messages JOIN queues ON messages.id >> 40 = queues.id"
             " JOIN groups ON groups.id = group_id WHERE prefix = ? AND number = ?",
             prefix,
             queue,
         )
+        return count
 
     async def count_records(self, prefix: str, output: str) -> int:
-        return self._figure(
+        count: int = self._figure(
             "SELECT count(*) FROM records JOIN logs ON records.id >> 40 = logs.id"
             " JOIN groups ON groups.id = group_id WHERE prefix = ? AND name = ?",
             prefix,
             output,
         )
+        return count
 
     async def ledger(self, prefix: str, queue: int) -> bytes | None:
-        return self._figure(
+        data: bytes | None = self._figure(
             "SELECT (SELECT data FROM ledgers JOIN queues ON queues.id = queue_id"
             " JOIN groups ON groups.id = group_id WHERE prefix = ? AND number = ?)",
             prefix,
             queue,
         )
+        return data
 
-    def _figure(self, sql: str, *values: object):
+    def _figure(self, sql: str, *values: object) -> Any:
         with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as db:
             return db.execute(sql, values).fetchone()[0]
 
@@ -66,6 +69,13 @@ class EmbeddedUnderTest(contract.BrokerUnderTest):
     async def restart(self) -> None:
         self.process.kill()
         self.process = self.start()
+
+
+BrokerOf: TypeAlias = dict[base.HandoverAbility, EmbeddedUnderTest]
+"""What the fixture `broker_of` gives."""
+
+NewBroker: TypeAlias = Callable[..., EmbeddedUnderTest]
+"""What the fixture `new_broker` gives; takes what `broker_in_own_folder` takes."""
 
 
 @contextlib.contextmanager
@@ -92,14 +102,14 @@ def broker_in_own_folder(
 
 
 @pytest.fixture(scope="module")
-def broker_of() -> Iterator[dict[base.HandoverAbility, EmbeddedUnderTest]]:
+def broker_of() -> Iterator[BrokerOf]:
     """One broker for each handover ability."""
     with contextlib.ExitStack() as stack:
         yield {ability: stack.enter_context(broker_in_own_folder(ability)) for ability in base.HandoverAbility}
 
 
 @pytest.fixture
-def new_broker() -> Iterator[Callable[..., EmbeddedUnderTest]]:
+def new_broker() -> Iterator[NewBroker]:
     """Start brokers that live for one test."""
     with contextlib.ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(broker_in_own_folder(*args, **options))

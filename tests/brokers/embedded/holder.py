@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
-from lbg.brokers import registry
+from lbg.brokers import base, registry
 
 
 class Telling:
@@ -18,12 +19,13 @@ class Telling:
 
     def __init__(self, *, acks: bool) -> None:
         self.acks = acks
-        self.link = None
+        self.link: base.Link | None = None
 
-    def on_deliveries(self, deliveries) -> None:
+    def on_deliveries(self, deliveries: Sequence[base.Delivery]) -> None:
         for delivery in deliveries:
             print("got", delivery.message.body.decode(), flush=True)
         if self.acks:
+            assert self.link is not None, "delivered before bind returned"
             self.link.ack([delivery.tag for delivery in deliveries])
 
     def on_lost(self, reason: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,11 @@ from lbg.brokers import base
 from lbg.brokers.base import HandoverAbility
 from lbg.testing.contract import BrokerUnderTest, Scene, Taker
 
+if TYPE_CHECKING:
+    from tests.brokers.embedded.conftest import BrokerOf
+
+Result = TypeVar("Result")
+
 QUEUES: Final = 2
 STEP_LIMIT: Final = 30.0
 """Seconds for what the model expects to come true; only a failure reaches it."""
@@ -39,6 +45,10 @@ class Bound:
         self.want: list[str] = []
         self.held: list[str] = []
         self.checked = 0  # deliveries whose marks were looked at
+
+
+def shows_links(count: int) -> Callable[[base.QueueState], bool]:
+    return lambda state: state.links == count
 
 
 class BrokerAgainstLists(RuleBasedStateMachine):
@@ -59,8 +69,8 @@ class BrokerAgainstLists(RuleBasedStateMachine):
         self.ledgers: list[tuple[int, int]] = [(-1, -1)] * QUEUES  # below any that can be written
         self.run(self.open())
 
-    def run(self, step):
-        async def limited():
+    def run(self, step: Awaitable[Result]) -> Result:
+        async def limited() -> Result:
             async with asyncio.timeout(STEP_LIMIT):
                 return await step
 
@@ -191,7 +201,7 @@ class BrokerAgainstLists(RuleBasedStateMachine):
                 assert await bound.taker.until(len(bound.want)) == bound.want
                 self.check_marks(bound)
             # The broker learns from its socket that a connection was cut, a moment later.
-            state = await self.scene.until_state(lambda state, q=queue: state.links == len(self.bound[q]), queue)
+            state = await self.scene.until_state(shows_links(len(self.bound[queue])), queue)
             active = self.active[queue]
             held = len(active.held) if active else 0
             assert (state.backlog, state.unacknowledged) == (len(self.pending[queue]), held)
@@ -208,7 +218,7 @@ class BrokerAgainstLists(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("ability", list(HandoverAbility))
-def test_a_broker_does_what_lists_would_do(broker_of, ability: HandoverAbility):
+def test_a_broker_does_what_lists_would_do(broker_of: BrokerOf, ability: HandoverAbility) -> None:
     """Agrees with the model on deliveries, marks, figures, refusals, ledgers and the file, in any order of steps."""
 
     class OnThisBroker(BrokerAgainstLists):

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lbg.brokers import base
 from lbg.brokers.base import HandoverAbility
-from lbg.brokers.embedded import links, protocol
+from lbg.brokers.embedded import client, links, protocol
 from lbg.core.wire import Message
 from lbg.testing.contract import Scene, Taker, story
+
+if TYPE_CHECKING:
+    from tests.brokers.embedded.conftest import BrokerOf, EmbeddedUnderTest
 
 
 class TestOnABroker:
     """All on one broker, in cooperative mode."""
 
     @pytest.fixture
-    def broker(self, broker_of):
+    def broker(self, broker_of: BrokerOf) -> EmbeddedUnderTest:
         return broker_of[HandoverAbility.COOPERATIVE]
 
     @story
@@ -70,6 +74,7 @@ class TestOnABroker:
         binding = asyncio.create_task(bind())
         await asyncio.sleep(0)
         # On the same connection, so that the answer to the bind and the loss arrive together.
+        assert isinstance(session, client.EmbeddedSession)
         topology = session.connection.request(protocol.Op.DELETE, scene.prefix, scene.owner, False)
         await asyncio.gather(binding, topology)
         assert await taker.until_lost()
@@ -159,14 +164,14 @@ class TestOnABroker:
         """Raises Missing at a follower when the stream is deleted, and LinkLost when the connection is."""
         await scene.declare(outputs=("out",))
         session = await scene.session()
-        reading = asyncio.create_task(anext(session.read_output(scene.prefix, "out")))  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(anext(session.read_output(scene.prefix, "out")))
         await scene.settle(session)
         await scene.admin.delete(scene.prefix, scene.owner, only_if_empty=False)
         with pytest.raises(base.Missing, match="deleted"):
             await reading
         await scene.declare(outputs=("out",))
         session = await scene.session()
-        reading = asyncio.create_task(anext(session.read_output(scene.prefix, "out")))  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(anext(session.read_output(scene.prefix, "out")))
         await asyncio.sleep(0)
         await scene.broker.cut(session)
         with pytest.raises(base.BrokerError):
@@ -251,7 +256,7 @@ class TestJoinedStreams:
     """Several groups on one stream: each gets every event, through queues of its own."""
 
     @pytest.fixture
-    def broker(self, broker_of):
+    def broker(self, broker_of: BrokerOf) -> EmbeddedUnderTest:
         return broker_of[HandoverAbility.COOPERATIVE]
 
     async def take_as(self, scene: Scene, owner: str, queue: int, count: int) -> list[str]:
@@ -279,7 +284,9 @@ class TestJoinedStreams:
         assert len(await scene.admin.observe(scene.prefix)) == 8
         admin = await scene.broker.adapter.open_admin(f"{scene.broker.url}?owner=second")
         assert len(await admin.observe(scene.prefix)) == 4
-        assert (await admin.find(scene.prefix)).owner == "second"
+        found = await admin.find(scene.prefix)
+        assert found is not None
+        assert found.owner == "second"
         await admin.close()
 
     @story
@@ -311,7 +318,7 @@ class TestJoinedStreams:
         assert refused.value.remaining == {}
 
 
-def test_outcomes_are_those_of_the_frames_in_order():
+def test_outcomes_are_those_of_the_frames_in_order() -> None:
     """Joins the parts of a split submission by the order in which they were sent, not in which they were answered."""
 
     async def main() -> None:

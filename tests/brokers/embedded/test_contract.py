@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lbg.brokers.base import HandoverAbility
 from lbg.testing import contract
+
+if TYPE_CHECKING:
+    from tests.brokers.embedded.conftest import BrokerOf, EmbeddedUnderTest
 
 
 class _Embedded(
@@ -21,7 +26,7 @@ class _Embedded(
     ability: HandoverAbility
 
     @pytest.fixture
-    def broker(self, broker_of):
+    def broker(self, broker_of: BrokerOf) -> EmbeddedUnderTest:
         return broker_of[self.ability]
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from lbg.brokers import base
 from lbg.brokers.base import HandoverAbility
 from lbg.brokers.embedded.client import EmbeddedAdapter, EmbeddedAdmin, EmbeddedSession
+from lbg.brokers.embedded.links import EmbeddedLink, EmbeddedPublisher
+from lbg.core.wire import Message
 from lbg.testing import contract
 from lbg.testing.contract import scene
+
+if TYPE_CHECKING:
+    from tests.brokers.embedded.conftest import BrokerOf
+
+Faulty: TypeAlias = type[EmbeddedSession] | type[EmbeddedAdmin]
 
 
 class Everything(
@@ -43,10 +50,10 @@ class ForgetsMarks(EmbeddedSession):
     """Calls every delivery a first one."""
 
     class _Listener(Through):
-        def on_deliveries(self, deliveries):
+        def on_deliveries(self, deliveries: Sequence[base.Delivery]) -> None:
             super().on_deliveries([replace(delivery, redelivered=False) for delivery in deliveries])
 
-    async def bind(self, *args: Any, listener: base.LinkListener, **options: Any):
+    async def bind(self, *args: Any, listener: base.LinkListener, **options: Any) -> EmbeddedLink:
         return await super().bind(*args, listener=self._Listener(listener), **options)
 
 
@@ -54,7 +61,7 @@ class ReversesBatches(ForgetsMarks):
     """Passes deliveries on in the wrong order."""
 
     class _Listener(Through):
-        def on_deliveries(self, deliveries):
+        def on_deliveries(self, deliveries: Sequence[base.Delivery]) -> None:
             super().on_deliveries(list(reversed(deliveries)))
 
 
@@ -62,10 +69,10 @@ class ConfusesTypes(ForgetsMarks):
     """Turns booleans in headers into integers."""
 
     class _Listener(Through):
-        def on_deliveries(self, deliveries):
+        def on_deliveries(self, deliveries: Sequence[base.Delivery]) -> None:
             super().on_deliveries([replace(d, message=self.confused(d.message)) for d in deliveries])
 
-        def confused(self, message):
+        def confused(self, message: Message) -> Message:
             headers = {n: int(v) if isinstance(v, bool) else v for n, v in message.headers.items()}
             return replace(message, headers=headers)
 
@@ -74,14 +81,14 @@ class HidesLoss(ForgetsMarks):
     """Never says that a link is lost."""
 
     class _Listener(Through):
-        def on_lost(self, reason):
+        def on_lost(self, reason: str) -> None:
             pass
 
 
 class WidensWindows(EmbeddedSession):
     """Lets one more delivery through than was asked for."""
 
-    async def bind(self, *args: Any, window: int, **options: Any):
+    async def bind(self, *args: Any, window: int, **options: Any) -> EmbeddedLink:
         return await super().bind(*args, window=window + 1, **options)
 
 
@@ -97,42 +104,33 @@ class AcknowledgesNothing(EmbeddedSession):
 class ConfirmsUnsent(EmbeddedSession):
     """Says ACCEPTED for what it has not sent."""
 
-    def publisher(self):
-        class Liar:
-            def submit(self, batch):
-                future = asyncio.get_running_loop().create_future()
-                future.set_result((base.Outcome.ACCEPTED,) * len(batch))
-                return future
+    class _Publisher(EmbeddedPublisher):
+        def submit(self, batch: Sequence[base.Outgoing]) -> asyncio.Future[tuple[base.Outcome, ...]]:
+            future = asyncio.get_running_loop().create_future()
+            future.set_result((base.Outcome.ACCEPTED,) * len(batch))
+            return future
 
-            def resume(self, address):
-                pass
-
-        return Liar()
+    def publisher(self) -> EmbeddedPublisher:
+        return self._Publisher(self._next_number(), self._submissions)
 
 
 class ForgetsBlocks(EmbeddedSession):
     """Resumes by itself after a refusal."""
 
-    def publisher(self):
-        session, real = self, super().publisher()
+    class _Publisher(EmbeddedPublisher):
+        def submit(self, batch: Sequence[base.Outgoing]) -> asyncio.Future[tuple[base.Outcome, ...]]:
+            for outgoing in batch:
+                self.resume(outgoing.to)
+            return super().submit(batch)
 
-        class Eager:
-            def submit(self, batch):
-                for outgoing in batch:
-                    real.resume(outgoing.to)
-                return real.submit(batch)
-
-            def resume(self, address):
-                real.resume(address)
-
-        assert session is not None
-        return Eager()
+    def publisher(self) -> EmbeddedPublisher:
+        return self._Publisher(self._next_number(), self._submissions)
 
 
 class SaysNothingIsMissing(EmbeddedAdmin):
     """Turns an unknown stream into one without queues."""
 
-    async def observe(self, prefix: str):
+    async def observe(self, prefix: str) -> tuple[base.QueueState, ...]:
         try:
             return await super().observe(prefix)
         except base.Missing:
@@ -162,34 +160,34 @@ class TakesOver(EmbeddedAdmin):
         (TakesOver, "test_a_name_in_use_is_refused_and_its_owner_named"),
     ],
 )
-def test_a_planted_fault_is_found(broker_of, monkeypatch: pytest.MonkeyPatch, faulty: type, name: str):
+def test_a_planted_fault_is_found(
+    broker_of: BrokerOf, monkeypatch: pytest.MonkeyPatch, faulty: Faulty, name: str
+) -> None:
     """Fails the sentence of the contract that the adapter breaks, and passes it without the fault."""
     check(broker_of, monkeypatch, faulty, name)
 
 
-def test_a_changed_header_type_is_found(broker_of, monkeypatch: pytest.MonkeyPatch):
+def test_a_changed_header_type_is_found(broker_of: BrokerOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tells a header `true` from a header 1."""
     name = "test_a_message_passes_through_untouched"
     check(broker_of, monkeypatch, ConfusesTypes, name, label="headers of every kind")
 
 
-def check(broker_of, monkeypatch: pytest.MonkeyPatch, faulty: type, name: str, **arguments: str) -> None:
+def check(broker_of: BrokerOf, monkeypatch: pytest.MonkeyPatch, faulty: Faulty, name: str, **arguments: str) -> None:
     broker = broker_of[HandoverAbility.COOPERATIVE]
     sentence = getattr(Everything(), name)
     sentence(broker=broker, **arguments)
-    opener = "open_admin" if issubclass(faulty, EmbeddedAdmin) else "open_session"
 
     class FaultyAdapter(EmbeddedAdapter):
-        async def open_admin(self, url: str):
-            return await self._open(faulty if opener == "open_admin" else EmbeddedAdmin, url)
+        async def open_admin(self, url: str) -> EmbeddedAdmin:
+            admin = (faulty if issubclass(faulty, EmbeddedAdmin) else EmbeddedAdmin)(url, self._clock)
+            await admin.open()
+            return admin
 
-        async def open_session(self, url: str, *, name: str):
-            return await self._open(faulty if opener == "open_session" else EmbeddedSession, url, name)
-
-        async def _open(self, kind: type, url: str, *names: str):
-            opened = kind(url, self._clock)
-            await opened.open(*names)
-            return opened
+        async def open_session(self, url: str, *, name: str) -> EmbeddedSession:
+            session = (faulty if issubclass(faulty, EmbeddedSession) else EmbeddedSession)(url, self._clock)
+            await session.open(name)
+            return session
 
     monkeypatch.setattr(broker, "adapter", FaultyAdapter())
     monkeypatch.setattr(scene, "HANG_LIMIT", 3.0)  # a fault may show as a wait without end

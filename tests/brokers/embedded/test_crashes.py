@@ -9,8 +9,9 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,18 +20,21 @@ from lbg.brokers.base import HandoverAbility
 from lbg.brokers.embedded.client import EmbeddedAdapter
 from lbg.testing.contract import Scene, story
 
+if TYPE_CHECKING:
+    from tests.brokers.embedded.conftest import EmbeddedUnderTest, NewBroker
+
 HOLDER = Path(__file__).with_name("holder.py")
 SHORT_HEARTBEAT = 3.0
 """Seconds until silence counts, in tests that wait for it: short, and long enough for a busy machine."""
 
 
 @pytest.fixture
-def broker(new_broker):
+def broker(new_broker: NewBroker) -> EmbeddedUnderTest:
     return new_broker(HandoverAbility.COOPERATIVE)
 
 
 @pytest.fixture
-def quick_broker(new_broker):
+def quick_broker(new_broker: NewBroker) -> EmbeddedUnderTest:
     return new_broker(HandoverAbility.COOPERATIVE, heartbeat=SHORT_HEARTBEAT)
 
 
@@ -40,13 +44,15 @@ class HolderProcess:
     def __init__(self, scene: Scene, window: int, *options: str) -> None:
         arguments = [scene.broker.url, scene.prefix, "0", str(window), *options]
         self.process = subprocess.Popen([sys.executable, str(HOLDER), *arguments], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.stdout = self.process.stdout
         self.lines: list[str] = []
 
     async def until(self, word: str, count: int = 1) -> list[str]:
         """Wait until this many lines start with the word, and return what follows it in them."""
         loop = asyncio.get_running_loop()
         while len(found := [line for line in self.lines if line.startswith(word + " ")]) < count:
-            line = await loop.run_in_executor(None, self.process.stdout.readline)
+            line = await loop.run_in_executor(None, self.stdout.readline)
             assert line, f"the holder ended, having said {self.lines}"
             self.lines.append(line.decode().strip())
         return [line.removeprefix(word + " ") for line in found]
@@ -61,11 +67,11 @@ def holder(scene: Scene, window: int = 100, *options: str) -> Iterator[HolderPro
     finally:
         running.process.kill()
         running.process.wait()
-        running.process.stdout.close()
+        running.stdout.close()
 
 
 @story
-async def _a_killed_consumer(_, scene: Scene) -> None:
+async def _a_killed_consumer(_: None, scene: Scene) -> None:
     await scene.declare()
     await scene.publish(*"abcdef")
     with holder(scene, 3) as first:
@@ -76,13 +82,13 @@ async def _a_killed_consumer(_, scene: Scene) -> None:
         assert heir.flags == [True] * 3 + [False] * 3
 
 
-def test_a_killed_consumer_gives_back_at_once(broker):
+def test_a_killed_consumer_gives_back_at_once(broker: EmbeddedUnderTest) -> None:
     """Hands what a killed process held to the next link without waiting for a heartbeat."""
     _a_killed_consumer(None, broker)
 
 
 @story
-async def _a_stopped_consumer(_, scene: Scene) -> None:
+async def _a_stopped_consumer(_: None, scene: Scene) -> None:
     await scene.declare()
     await scene.publish("a")
     with holder(scene) as zombie:
@@ -97,27 +103,28 @@ async def _a_stopped_consumer(_, scene: Scene) -> None:
         assert [line for line in zombie.lines if line.startswith("got")] == ["got a"]
 
 
-def test_a_stopped_consumer_loses_its_queue_and_starts_nothing_when_it_resumes(quick_broker):
+def test_a_stopped_consumer_loses_its_queue_and_starts_nothing_when_it_resumes(quick_broker: EmbeddedUnderTest) -> None:
     """Moves the queue after a heartbeat of silence; the resumed process drops the deliveries in its socket."""
     _a_stopped_consumer(None, quick_broker)
 
 
 @story
-async def _a_stopped_broker(_, scene: Scene) -> None:
+async def _a_stopped_broker(_: None, scene: Scene) -> None:
     await scene.declare()
     await scene.publish("a")
     taker = await scene.bind()
     await taker.until(1)
-    os.kill(scene.broker.process.pid, signal.SIGSTOP)
+    pid = cast("EmbeddedUnderTest", scene.broker).process.pid
+    os.kill(pid, signal.SIGSTOP)
     try:
         assert "silent" in await taker.until_lost()
     finally:
-        os.kill(scene.broker.process.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
     heir = await scene.bind()
     assert await heir.until(1) == ["a"]
 
 
-def test_a_stopped_broker_is_noticed_by_its_clients(quick_broker):
+def test_a_stopped_broker_is_noticed_by_its_clients(quick_broker: EmbeddedUnderTest) -> None:
     """Reports the link as lost after a heartbeat of silence; the resumed broker serves whoever comes."""
     _a_stopped_broker(None, quick_broker)
 
@@ -133,7 +140,7 @@ class SkewedClock:
 
 
 @story
-async def _a_paused_loop(_, scene: Scene) -> None:
+async def _a_paused_loop(_: None, scene: Scene) -> None:
     await scene.declare()
     clock = SkewedClock()
     session = await EmbeddedAdapter(clock).open_session(scene.broker.url, name="paused")
@@ -146,7 +153,7 @@ async def _a_paused_loop(_, scene: Scene) -> None:
     await session.close()
 
 
-def test_a_client_that_was_paused_is_lost_before_it_passes_a_delivery_on(broker):
+def test_a_client_that_was_paused_is_lost_before_it_passes_a_delivery_on(broker: EmbeddedUnderTest) -> None:
     """Judges by its own clock, and earlier than the broker does."""
     _a_paused_loop(None, broker)
 
@@ -195,7 +202,7 @@ class Flow:
         """Take and acknowledge until the session is lost; again and again make sure that it is durable."""
         self.held: dict[int, str] = {}
         self.acked: list[str] = []
-        self.link = _Early()
+        self.link: base.Link | _Early = _Early()
         window = self.random.randint(1, 60)
         self.link = await session.bind(self.scene.prefix, self.queue, name="flow", window=window, listener=self)
         version = 0
@@ -208,7 +215,7 @@ class Flow:
                     self.settled.update(before)  # acknowledged before the write, which is durable now
                 await asyncio.sleep(0)
 
-    def on_deliveries(self, deliveries) -> None:
+    def on_deliveries(self, deliveries: Sequence[base.Delivery]) -> None:
         """Check each delivery, and acknowledge some, out of order."""
         for delivery in deliveries:
             body = delivery.message.body.decode()
@@ -230,7 +237,7 @@ class Flow:
 class _Early:
     """Stands in for the link until bind has returned; nothing is delivered before that."""
 
-    def ack(self, tags) -> None:
+    def ack(self, tags: Sequence[int]) -> None:
         raise AssertionError("delivered before bind returned")
 
 
@@ -251,7 +258,7 @@ async def _rounds(scene: Scene, flows: list[Flow], seed: int, count: int) -> Non
 
 
 @story
-async def _a_broker_killed_again_and_again(_, scene: Scene, seed: int) -> None:
+async def _a_broker_killed_again_and_again(_: None, scene: Scene, seed: int) -> None:
     await scene.declare()
     flows = [Flow(scene, queue, seed + queue) for queue in range(3)]
     await _rounds(scene, flows, seed, 8)
@@ -267,6 +274,6 @@ async def _a_broker_killed_again_and_again(_, scene: Scene, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killing_the_broker_at_random_loses_and_reorders_nothing(broker, seed: int):
+def test_killing_the_broker_at_random_loses_and_reorders_nothing(broker: EmbeddedUnderTest, seed: int) -> None:
     """Keeps what was confirmed, in order, and what was durably acknowledged gone, through eight kills under load."""
     _a_broker_killed_again_and_again(None, broker, seed=seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # ships neither stubs nor py.typed
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ messages = st.builds(
 
 
 @given(messages)
-def test_a_message_comes_out_as_it_went_in(message: Message):
+def test_a_message_comes_out_as_it_went_in(message: Message) -> None:
     """Keeps body, ids and headers, and the types of headers, through packing."""
     back = protocol.unpack_message(protocol.pack_message(message))
     assert back == message
@@ -38,12 +38,12 @@ def test_a_message_comes_out_as_it_went_in(message: Message):
 
 
 @given(st.lists(st.lists(st.binary(max_size=40), max_size=4)), st.data())
-def test_frames_survive_any_cutting_of_the_stream(values: list[list[bytes]], data: st.DataObject):
+def test_frames_survive_any_cutting_of_the_stream(values: list[list[bytes]], data: st.DataObject) -> None:
     """Yields the same frames however the network slices them."""
     frames = [[protocol.Op.ACK, number, value] for number, value in enumerate(values)]
     stream = b"".join(protocol.encode(frame) for frame in frames)
     reader = protocol.FrameReader()
-    got = []
+    got: list[protocol.Frame] = []
     at = 0
     while at < len(stream):
         size = data.draw(st.integers(1, len(stream) - at))
@@ -64,7 +64,7 @@ def test_frames_survive_any_cutting_of_the_stream(values: list[list[bytes]], dat
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
     ],
 )
-def test_what_is_no_frame_is_refused(stream: bytes):
+def test_what_is_no_frame_is_refused(stream: bytes) -> None:
     """Raises ProtocolError instead of waiting for gigabytes or passing on nonsense."""
     with pytest.raises(protocol.ProtocolError):
         list(protocol.FrameReader().feed(stream))
@@ -78,14 +78,14 @@ def test_what_is_no_frame_is_refused(stream: bytes):
         pytest.param(Message(bytes(protocol.MAX_MESSAGE)), id="too large"),
     ],
 )
-def test_a_message_that_cannot_be_carried_leaves_no_trace(message: Message):
+def test_a_message_that_cannot_be_carried_leaves_no_trace(message: Message) -> None:
     """Refuses it with a reason, and packs the next one as if nothing had happened."""
     with pytest.raises(ValueError, match="message"):
         protocol.pack_message(message)
     assert protocol.unpack_message(protocol.pack_message(Message(b"next"))) == Message(b"next")
 
 
-def test_a_topology_survives_the_way_to_the_broker_and_back():
+def test_a_topology_survives_the_way_to_the_broker_and_back() -> None:
     """Keeps every field of a topology through its plain form, which must be JSON and msgpack."""
     topology = base.Topology(Contract("p", 16, Algorithm.CRC32, 4), "o", "classic", 7, ("a", "b"), join=True)
     values = msgpack.unpackb(msgpack.packb(protocol.topology_to_mapping(topology)))
@@ -93,7 +93,7 @@ def test_a_topology_survives_the_way_to_the_broker_and_back():
 
 
 @pytest.mark.parametrize("name", ["contract", "owner", "queue_type", "size_limit", "outputs", "join"])
-def test_a_topology_with_a_missing_field_is_refused(name: str):
+def test_a_topology_with_a_missing_field_is_refused(name: str) -> None:
     """Names what is missing."""
     values = protocol.topology_to_mapping(base.Topology(Contract("p", 16, Algorithm.CRC32, 4), "o"))
     del values[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from lbg.brokers.base import HandoverAbility
@@ -9,7 +11,7 @@ from lbg.brokers.embedded import queues
 from lbg.brokers.embedded.queues import BoundLink, Entry, ExclusiveQueue, Push
 
 
-def entries_for(positions) -> list[Entry]:
+def entries_for(positions: Iterable[int]) -> list[Entry]:
     return [(position, b"%d" % position) for position in positions]
 
 
@@ -36,7 +38,7 @@ def queue() -> ExclusiveQueue:
     return ExclusiveQueue(HandoverAbility.COOPERATIVE)
 
 
-def test_nothing_is_delivered_before_it_is_committed(queue: ExclusiveQueue):
+def test_nothing_is_delivered_before_it_is_committed(queue: ExclusiveQueue) -> None:
     """Holds an admitted message back until the store has it."""
     queue.bind(BoundLink("a", 10))
     position = queue.admit()
@@ -46,7 +48,7 @@ def test_nothing_is_delivered_before_it_is_committed(queue: ExclusiveQueue):
     assert positions(pump_all(queue)) == [1]
 
 
-def test_nothing_is_delivered_before_its_mark_is_announced(queue: ExclusiveQueue):
+def test_nothing_is_delivered_before_its_mark_is_announced(queue: ExclusiveQueue) -> None:
     """Asks for an announcement where a bound link meets messages that were published without one."""
     publish(queue, 3)
     queue.bind(BoundLink("a", 10))
@@ -56,7 +58,7 @@ def test_nothing_is_delivered_before_its_mark_is_announced(queue: ExclusiveQueue
     assert positions(pump_all(queue)) == [1, 2, 3]
 
 
-def test_an_announcement_covers_what_may_be_delivered_before_the_next_one(queue: ExclusiveQueue):
+def test_an_announcement_covers_what_may_be_delivered_before_the_next_one(queue: ExclusiveQueue) -> None:
     """Runs ahead of deliveries by a bounded number, at least two windows, and never beyond what was admitted."""
     queue.bind(BoundLink("a", 1))
     for _ in range(3):
@@ -70,7 +72,7 @@ def test_an_announcement_covers_what_may_be_delivered_before_the_next_one(queue:
     assert wide.next_announcement() == 20_000
 
 
-def test_after_a_crash_everything_up_to_the_announced_mark_is_called_redelivered():
+def test_after_a_crash_everything_up_to_the_announced_mark_is_called_redelivered() -> None:
     """Takes the stored mark for the real one: never calls a repeated delivery a first one."""
     queue = ExclusiveQueue(HandoverAbility.COOPERATIVE, published=5, acked=1, announced=3)
     queue.bind(BoundLink("a", 10))
@@ -81,7 +83,7 @@ def test_after_a_crash_everything_up_to_the_announced_mark_is_called_redelivered
     assert push.redelivered == 2
 
 
-def test_a_push_is_cut_at_the_size_asked_for_and_never_empty(queue: ExclusiveQueue):
+def test_a_push_is_cut_at_the_size_asked_for_and_never_empty(queue: ExclusiveQueue) -> None:
     """Delivers one message however large, and no more than the bytes allow beside it."""
     queue.bind(BoundLink("a", 10))
     sizes = [50, 60, 30, 10, 200]
@@ -93,7 +95,7 @@ def test_a_push_is_cut_at_the_size_asked_for_and_never_empty(queue: ExclusiveQue
     assert [push.first_tag for push in pushes if push] == [1, 2, 5]
 
 
-def test_the_limit_counts_what_is_admitted_and_not_acknowledged():
+def test_the_limit_counts_what_is_admitted_and_not_acknowledged() -> None:
     """Is full with messages that are still on their way to the store, and has room after acknowledgements."""
     queue = ExclusiveQueue(HandoverAbility.COOPERATIVE, limit=2)
     link = BoundLink("a", 10)
@@ -106,7 +108,7 @@ def test_the_limit_counts_what_is_admitted_and_not_acknowledged():
     assert not queue.is_full
 
 
-def test_a_backlog_beyond_the_bounds_stays_in_the_store(queue: ExclusiveQueue):
+def test_a_backlog_beyond_the_bounds_stays_in_the_store(queue: ExclusiveQueue) -> None:
     """Keeps a bounded number in memory, and asks for the next page, in order, when a consumer has eaten into it."""
     publish(queue, 3 * queues.KEEP_MESSAGES)
     assert queue.missing() is None
@@ -124,7 +126,7 @@ def test_a_backlog_beyond_the_bounds_stays_in_the_store(queue: ExclusiveQueue):
     assert positions(pump_all(queue))[0] == queues.KEEP_MESSAGES + 1
 
 
-def test_a_retired_queue_delivers_nothing_and_names_the_exact_mark(queue: ExclusiveQueue):
+def test_a_retired_queue_delivers_nothing_and_names_the_exact_mark(queue: ExclusiveQueue) -> None:
     """Lets a clean stop store what was delivered, not what might have been."""
     queue.bind(BoundLink("a", 2))
     publish(queue, 5)
@@ -135,7 +137,7 @@ def test_a_retired_queue_delivers_nothing_and_names_the_exact_mark(queue: Exclus
     assert queue.pump(100) is None
 
 
-def test_unbinding_twice_changes_nothing(queue: ExclusiveQueue):
+def test_unbinding_twice_changes_nothing(queue: ExclusiveQueue) -> None:
     """Takes what a link held back once."""
     link = BoundLink("a", 2)
     queue.bind(link)

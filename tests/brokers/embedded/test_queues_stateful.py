@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -12,7 +14,7 @@ from lbg.brokers.embedded.queues import BoundLink, Entry, ExclusiveQueue
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_bounds():
+def small_bounds() -> Iterator[None]:
     """Make pages, memory and announcements so small that every example crosses them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "KEEP_MESSAGES", 8)
@@ -132,8 +134,9 @@ class QueueAgainstList(RuleBasedStateMachine):
             self.active = candidates[0]
 
     def is_quiesced(self) -> bool:
-        by_priority = self.ability is HandoverAbility.BROKER and self.active is not None
-        return by_priority and any(link.priority > self.active.priority for link in self.bound)
+        if self.ability is not HandoverAbility.BROKER or self.active is None:
+            return False
+        return any(link.priority > self.active.priority for link in self.bound)
 
     def deliver(self) -> None:
         """Pump and load as the engine does, and check every delivery against the list."""

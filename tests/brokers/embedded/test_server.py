@@ -74,7 +74,7 @@ async def _publish(client: RawClient, kind: int, rest: object, count: int, size:
         assert (await client.read(Op.OUTCOMES))[2] is None
 
 
-def test_a_client_that_does_not_read_is_sent_no_more_than_a_bound(folder: Path):
+def test_a_client_that_does_not_read_is_sent_no_more_than_a_bound(folder: Path) -> None:
     """Keeps a large window and a long output out of memory until the client reads, and then sends all of it."""
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_a_client_that_does_not_read_is_sent_no_more_than_a_bound(folder: Path):
             while not any(peer.client.is_congested for peer in running.peers):
                 publisher.send(Op.LIST, 9)
                 await publisher.read(Op.REPLY)
-            waiting = sum(peer._transport.get_write_buffer_size() for peer in running.peers)
+            waiting = sum(_unsent(peer) for peer in running.peers)
             assert waiting < 3 * server.UNSENT_LIMIT
             delivered = recorded = 0
             while delivered < 60 or recorded < 60:
@@ -104,7 +104,7 @@ def test_a_client_that_does_not_read_is_sent_no_more_than_a_bound(folder: Path):
     asyncio.run(asyncio.wait_for(main(), HANG_LIMIT))
 
 
-def test_a_stop_answers_what_was_taken(folder: Path):
+def test_a_stop_answers_what_was_taken(folder: Path) -> None:
     """Confirms, before it hangs up, every message that had arrived."""
 
     async def main() -> None:
@@ -120,6 +120,11 @@ def test_a_stop_answers_what_was_taken(folder: Path):
             await client.close()
 
     asyncio.run(asyncio.wait_for(main(), HANG_LIMIT))
+
+
+def _unsent(peer: server.Peer) -> int:
+    assert peer._transport is not None
+    return peer._transport.get_write_buffer_size()
 
 
 def _admitted(running: server.Server) -> int:

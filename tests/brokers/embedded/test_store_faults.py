@@ -31,7 +31,7 @@ CAP_DAC_OVERRIDE = 1
 TOPOLOGY = base.Topology(Contract("orders", 8, Algorithm.XXH64, 1), "tests")
 
 
-def start_and_read_refusal(store: Path, **options) -> str:
+def start_and_read_refusal(store: Path, preexec_fn: Callable[[], None] | None = None) -> str:
     """Start a broker that must end with 1, and return its only line."""
     ended = subprocess.run(
         process.command(store, f"embedded://{store.parent}/socket"),
@@ -39,7 +39,7 @@ def start_and_read_refusal(store: Path, **options) -> str:
         text=True,
         timeout=60,
         check=False,
-        **options,
+        preexec_fn=preexec_fn,
     )
     assert ended.returncode == 1
     assert ended.stdout == ""
@@ -129,7 +129,9 @@ def damage_topology(path: Path) -> None:
         pytest.param(damage_topology, "cannot read", id="a group that makes no sense"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_refused_in_one_line(folder: Path, break_it: Callable[[Path], None], word: str):
+def test_a_store_that_cannot_be_used_is_refused_in_one_line(
+    folder: Path, break_it: Callable[[Path], None], word: str
+) -> None:
     """Names the file, what is wrong and what helps, and does not touch it."""
     store = folder / "store.db"
     break_it(store)
@@ -147,7 +149,7 @@ def obey_permissions() -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "new file"])
-def test_a_read_only_store_is_refused_in_one_line(folder: Path, what: str):
+def test_a_read_only_store_is_refused_in_one_line(folder: Path, what: str) -> None:
     """Says that permission is missing for a read-only file, and for a folder that takes no write-ahead log."""
     store = folder / "data" / "store.db"
     store.parent.mkdir()
@@ -186,6 +188,7 @@ async def numbers_in(url: str) -> list[int]:
     session = await EmbeddedAdapter().open_session(url, name="taker")
     taker = Taker(acks=True)
     taker.link = await session.bind("orders", 0, name="taker", window=100, listener=taker)
+    assert state.published is not None
     await taker.until(state.published)
     await session.close()
     await admin.close()
@@ -201,7 +204,7 @@ def assert_all_there(folder: Path, accepted: int) -> None:
     assert 0 < accepted <= len(numbers) <= accepted + 1
 
 
-def test_a_full_disk_stops_the_broker_and_loses_nothing_confirmed(folder: Path):
+def test_a_full_disk_stops_the_broker_and_loses_nothing_confirmed(folder: Path) -> None:
     """Fails with the line of a full disk, confirms nothing that it did not store, and goes on once there is room."""
 
     async def fill() -> tuple[int, str]:
@@ -223,7 +226,7 @@ def test_a_full_disk_stops_the_broker_and_loses_nothing_confirmed(folder: Path):
     assert_all_there(folder, accepted)
 
 
-def test_a_write_that_fails_ends_the_process_with_one_line(folder: Path):
+def test_a_write_that_fails_ends_the_process_with_one_line(folder: Path) -> None:
     """Ends with 1 when the file cannot grow any more; what was confirmed is there when it can again."""
     with (folder / "log").open("w+b") as log:
         broker = process.launch_and_wait(folder / "store.db", f"embedded://{folder}/socket", log=log)
