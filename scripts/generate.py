@@ -27,8 +27,16 @@ def module(name: str, *args: str) -> tuple[str, ...]:
     return (sys.executable, "-m", name, *args)
 
 
-# Add a line here for every file that a person must not edit by hand.
-GENERATED: tuple[Generated, ...] = (Generated("docs/cli.md", module("lbg.cli.reference")),)
+def script(name: str, *args: str) -> tuple[str, ...]:
+    """Return the command that runs a script of this folder with the interpreter in use."""
+    return (sys.executable, f"scripts/{name}", *args)
+
+
+# Add a line here for every file that a person must not edit by hand, wholly or between its markers.
+GENERATED: tuple[Generated, ...] = (
+    Generated("docs/cli.md", module("lbg.cli.reference")),
+    Generated("design/0002-handover.md", script("handover_note.py")),
+)
 
 
 def content(entry: Generated) -> bytes:

@@ -25,7 +25,8 @@ When to hand over depends on the broker's ability; in each the holder keeps serv
 * BROKER. The primary's bind carries a strictly higher priority, so its arrival is enough: the broker feeds the holder
   nothing more and switches when the holder has nothing unacknowledged. A holder that is not the primary therefore
   writes its ledger clean *before* the acknowledgement that may leave it empty (`guards_last_ack`), else the switch
-  would look like a crash to the next owner. The primary waits for the holder to see the generation, `grace` at most.
+  would look like a crash to the next owner. The primary waits for the holder to see the generation, `grace` at most;
+  a holder that learns later is switched away with an unclean ledger: its successor doubts the marks, and loses nothing.
 * EXCLUSIVE. A second bind is refused, so the primary reports `asks` and retries every `primary_retry`; the holder
   drains and releases. Standbys retry slowly, by rank, and more slowly while the primary asks. The primary asks anew
   every `ask_again`.
@@ -37,6 +38,9 @@ Reports outlive those who made them: after a crash the seat says `bound`, or `as
 only *news* moves a queue. A standing counts against a link only if it is newer than the one that the link registered
 behind (whoever is activated in spite of that one sees that its link is gone), and a queue is let go once per `asks`
 (whoever did not take it then is gone). Otherwise the survivor of a crash would hand over to the dead, again and again.
+
+So a planned change moves a queue once, and a fault moves it away and back. Looks later than the limits in `Timing` cost
+at most one more move for each of these. design/0002-handover.md has the table as a diagram, and the reasons.
 """
 
 from __future__ import annotations
@@ -112,7 +116,7 @@ class Handover:
     wake_at: float | None = None  # call `tick` then
     direction: Direction | None = None
     _since: float = 0.0  # when the role last changed
-    _retry_at: float = 0.0
+    _retry_at: float = float("-inf")  # no bind before
     _primary_since: float = 0.0  # when the primary's present standing was first seen
     _drain_since: float = 0.0
     _stop_at: float | None = None
@@ -268,15 +272,15 @@ class Handover:
 
     def _patience(self, direction: Direction, role: Role) -> float:
         """Return the time until which a bind would come too early."""
-        limit = self._since + self.timing.grace
+        at_once, late = self._since, self._since + self.timing.grace
         if role is Role.PRIMARY:
-            return limit if self.ability is Ability.BROKER and not direction.aware else 0.0
+            return late if self.ability is Ability.BROKER and not direction.aware else at_once
         if self._adopted:
-            return 0.0
+            return at_once
         if self.ability is Ability.EXCLUSIVE and direction.primary_asks is not None:
             return self._since + self._standby_retry()
         # Ahead of the primary a standby would be activated in its place and cost one more move.
-        return 0.0 if direction.primary is not None or direction.primary_absent else limit
+        return at_once if direction.primary is not None or direction.primary_absent else late
 
     def _must_leave(self, direction: Direction) -> bool:
         """Return whether a waiting link is in the wrong place."""
