@@ -37,7 +37,8 @@ class Course:
     highest: int = 0  # replicas that were desired, effective and connected at the same time
     killed: str | None = None
     killed_in_hand: int = 0
-    replaced: int = 0
+    before_rollout: int = 0  # consumers that the rollout had to replace
+    replaced: int = 0  # of them, those that it did
     came_back: bool = False
     confirmed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)  # phase -> when it was over, since the beginning
@@ -83,12 +84,14 @@ class Story:
         await self._until(run, lambda look: _all_seated(look, self.course.killed), "the killed consumer is replaced")
         await self._calm()
         self._say("demo: rollout, one fresh consumer at a time takes the place of an old one")
+        before = {member.name for member in run.crew.members if not member.leaving}
         order = run.ask(control.ROLLOUT, {})
         await self._until(run, lambda _: run.answer_to(order).done, "all consumers are replaced")
         answer = run.answer_to(order)
         if answer.refused:
             raise LocalError(f"demo: the rollout was refused: {answer.answer}")
-        self.course.replaced = MOST_CONSUMERS
+        self.course.before_rollout = len(before)
+        self.course.replaced = len(before - {member.name for member in run.crew.members})
 
     def _kill_one(self, run: Supervisor) -> None:
         """Kill the consumer that has most in hand: the worst moment that there is to choose."""
