@@ -136,6 +136,25 @@ def test_last_line_without_newline_is_a_record(record: Record, output: Path) -> 
     assert (verdict.truncated, verdict.events) == (False, 2)
 
 
+@pytest.mark.parametrize("junk", [b"junk\n", bytes(range(11, 256)) * 40, b"\0" * 9], ids=["text", "binary", "zeros"])
+def test_damaged_log_is_no_good_verdict(record: Record, tmp_path: Path, output: Path, junk: bytes) -> None:
+    """The log says what was planned, so a damaged line of it is named and the verdict is not ok."""
+    output.write_bytes(line(record(0)))
+    event = run_log.RunEvent(1050.0, run_log.CONSUMER_KILLED, "a").to_json().encode() + b"\n"
+    (tmp_path / "events.jsonl").write_bytes(event + junk)
+    verdict = validator.verify_path(tmp_path)
+    assert (verdict.log_damaged, verdict.faults, verdict.exit_code) == (1, ("log_damaged",), 1)
+    assert ["line 2 of the run's log" in example.text for example in verdict.examples] == [True]
+
+
+def test_torn_last_line_of_the_log_is_no_damage(record: Record, tmp_path: Path, output: Path) -> None:
+    """A run that goes on may be in the middle of its next event."""
+    output.write_bytes(line(record(0)))
+    event = run_log.RunEvent(1050.0, run_log.CONSUMER_KILLED, "a").to_json().encode()
+    (tmp_path / "events.jsonl").write_bytes(event + b"\n" + event[:20])
+    assert validator.verify_path(tmp_path).ok
+
+
 @pytest.mark.parametrize("name", ["nowhere", ""], ids=["no such path", "a folder without output"])
 def test_missing_output_is_one_clear_line(tmp_path: Path, name: str) -> None:
     """The error names the path."""

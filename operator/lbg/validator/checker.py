@@ -110,11 +110,22 @@ class Checker:
             self._known.log.append(event)
 
     def feed_log_line(self, line: bytes) -> None:
-        """Take a line of the run's log; a damaged one is counted."""
+        """Take a line of the run's log; a damaged one is counted and named by its line in the log.
+
+        It is a fault: whether a change of owner was planned is the log's word, and the word may have stood there.
+        """
+        self._known.log_lines += 1
         try:
             self.feed_event(run_log.from_json(line))
         except ValueError:
-            self._known.counts[evidence.LOG_DAMAGED] += 1
+            text = f"line {self._known.log_lines:,} of the run's log is no event: restore the log, or verify without it"
+            self._tell(self._known.note(evidence.LOG_DAMAGED, text, line=None))
+
+    def feed_log_tail(self, piece: bytes) -> None:
+        """Say what follows the last newline of the log, if anything: half an event is still being written."""
+        # An event begins with a brace; what does not will never become one.
+        if piece and not (piece.startswith(b"{") and b"\0" not in piece):
+            self.feed_log_line(piece)
 
     def expect_log(self) -> None:
         """Let the run's log decide what was planned, even if it never says anything."""

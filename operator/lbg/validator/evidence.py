@@ -78,18 +78,19 @@ class Evidence:
     lives: set[Life] = field(default_factory=set)
     log: list[RunEvent] | None = None  # None: there is no log, which is not the same as a log without events
     lines: int = 0
+    log_lines: int = 0
     truncated: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Example]] = field(default_factory=dict)
     opened: dict[tuple[Life | None, int, int], int] = field(default_factory=dict)  # where a hole begins: its line
 
-    def note(self, kind: str, text: str) -> Example | None:
-        """Count a fault at the current line; return it if it is one of the first of its kind."""
+    def note(self, kind: str, text: str, *, line: int | None = -1) -> Example | None:
+        """Count a fault at the current line, or at the one given; return it if it is one of the first of its kind."""
         self.counts[kind] += 1
         shown = self.examples.setdefault(kind, [])
         if len(shown) >= self.most_examples:
             return None
-        shown.append(Example(kind, self.lines, text))
+        shown.append(Example(kind, self.lines if line == -1 else line, text))
         return shown[-1]
 
     def open_hole(self, hole: Hole) -> Example | None:

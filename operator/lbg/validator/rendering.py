@@ -47,6 +47,7 @@ def _table(verdict: Verdict) -> Iterator[str]:
         ("skipped", verdict.skipped, ""),
         ("unsequenced", verdict.unsequenced, ""),
         ("damaged lines", verdict.damaged, "the input ends within a line" if verdict.truncated else ""),
+        ("damaged log lines", verdict.log_damaged, "what they said of planned and unplanned is not known"),
         ("contradictions", verdict.contradictions, ""),
         ("invented", verdict.invented if verdict.published is not None else None, ""),
         ("wrong keys", verdict.wrong_keys if verdict.published is not None else None, ""),

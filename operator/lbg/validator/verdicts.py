@@ -34,6 +34,7 @@ FAULTS: Final = (
     "gaps",
     "duplicates_on_planned_moves",
     "damaged",
+    "log_damaged",
     "contradictions",
     "invented",
     "wrong_keys",
@@ -78,7 +79,7 @@ class Verdict:
     invented: int
     wrong_keys: int
     with_log: bool  # the run's own log told which changes were planned; else the records' `clean`
-    log_damaged: int  # lines of the log; a death that went missing with them counts as planned, the stricter way
+    log_damaged: int  # lines of the log: what it said there of planned and unplanned is not known
     unknown: tuple[str, ...]  # reasons why what was not found wrong is not therefore right
     examples: tuple[Example, ...]
     held: tuple[HeldQueue, ...]  # the latest tenures

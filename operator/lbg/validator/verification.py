@@ -202,6 +202,8 @@ class _Reading:
         """Judge everything, what follows the last newline included."""
         self._checker.feed_tail(self._output.partial)
         self._take_log()  # what was noted while the output was read
+        if self._log is not None:
+            self._checker.feed_log_tail(self._log.partial)
         source = self._source
         return self._checker.verdict(None if source is None else lambda: sources.read(source))
 
