@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from lbg.brokers import registry
+from lbg.brokers import base, registry
 from lbg.brokers.base import HandoverAbility
 from lbg.core import spec
 from lbg.core.membership import StoreUnavailable
@@ -134,11 +134,28 @@ async def _end(supervisor: Supervisor, work: asyncio.Task[int], asked: signals.S
     (result,) = await asyncio.gather(work, return_exceptions=True)
     code = asked.exit_code
     if code is None:
-        code = result if isinstance(result, int) else 1
+        code = result if isinstance(result, int) else exit_code_of(result)
     await supervisor.end(code)
     if asked.exit_code is None and isinstance(result, BaseException):
         raise result
     return code
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code that `lbg run` will end with, for the log: it is written before the error has its line.
+
+    The command line has the last word on codes; a test compares the two.
+    """
+    match error:
+        case StorageRefused() | StoreUnavailable() | base.StoreDamaged() | base.LedgerUnreadable():
+            return 4
+        case base.Conflict() | base.NotEmpty() | base.Missing() | base.BindRefused() | base.Unsupported():
+            return 1
+        case base.BrokerError():
+            return 3
+        case LocalError():
+            return 1
+    return 70
 
 
 async def _first_of(work: asyncio.Future[int], event: asyncio.Event) -> None:
