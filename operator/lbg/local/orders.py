@@ -82,7 +82,8 @@ class Orders:
             for rollout in self._rollouts:
                 seconds = time.monotonic() - rollout.began
                 self._journal.note(run_log.ROLLED_OUT, replaced=rollout.count, seconds=round(seconds, 1))
-                self._state.answer_order(rollout.order, f"replaced {rollout.count} consumers in {seconds:.1f} s")
+                replaced = f"{rollout.count} consumer{'' if rollout.count == 1 else 's'}"
+                self._state.answer_order(rollout.order, f"replaced {replaced} in {seconds:.1f} s")
             self._rollouts.clear()
 
     def _take(self, order: Order) -> None:
