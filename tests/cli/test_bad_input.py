@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,7 +95,9 @@ CASES = [
     Case("verify unreadable.yaml", 2, "unreadable.yaml"),
     Case("verify out.jsonl --log missing", 2, "missing"),
     Case("verify out.jsonl --source missing --count 8", 2, "missing"),
-    Case("verify out.jsonl --source source.csv --key id", 2, "source.csv"),
+    Case("verify out.jsonl --source source.csv --key id", 2, "--group"),
+    Case("verify out.jsonl --source source.csv --key id", 2, "--count"),
+    Case("verify ''", 2, "OUTPUT"),
     Case("verify out.jsonl --source source.csv --key nope --count 8", 2, "nope"),
     Case("verify out.jsonl --source source.csv --key id, --count 8", 2, "id,"),
     Case("verify out.jsonl --source source.csv --key id --count 0", 2, "count"),
@@ -143,6 +146,9 @@ CASES = [
     Case("run -", 2, "GROUP.yaml"),
     Case("run good.yaml --handover magic", 2, "cooperative"),
     Case("run good.yaml --broker x", 2, "--broker"),
+    Case("run good.yaml --broker http://x", 2, "http"),
+    Case("run good.yaml --dir ''", 2, "--dir"),
+    Case("demo --dir ''", 2, "--dir"),
     Case("run good.yaml --broker-file missing", 2, "missing"),
     Case("demo now", 2, "now"),
     Case("demo --rows 99", 2, "--rows"),
@@ -194,7 +200,7 @@ def contents(folder: Path) -> list[tuple[str, int]]:
 def test_bad_input_is_one_line_and_changes_nothing(lbg: Lbg, folder: Path, case: Case) -> None:
     """Code, one line that names the thing, nothing on standard output, no file written."""
     before = contents(folder)
-    ran = lbg(*case.arguments.split(), stdin="")
+    ran = lbg(*shlex.split(case.arguments), stdin="")
     assert ran.code == case.code, ran.err
     assert case.names in ran.line()
     assert ran.out == ""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbg.brokers import base
-from lbg.cli import errors, exit_codes, redaction
+from lbg.cli import errors, exit_codes, output, redaction
 from lbg.cli.exit_codes import ExitCode
 from lbg.core import membership
 from lbg.core.spec import problems
 from lbg.local import errors as local
+from lbg.local import run as local_run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Lbg
@@ -194,3 +195,32 @@ def test_every_extra_is_one_of_the_distribution() -> None:
 def test_every_code_has_its_meaning() -> None:
     """The table in the reference has a row for each code."""
     assert set(exit_codes.MEANINGS) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        base.Conflict,
+        base.NotEmpty,
+        base.Missing,
+        base.BindRefused,
+        base.Unsupported,
+        base.StoreDamaged,
+        base.LedgerUnreadable,
+        base.BrokerError,
+        membership.StoreUnavailable,
+        local.StorageRefused,
+        local.LocalError,
+        ZeroDivisionError,
+    ],
+)
+def test_log_of_a_run_names_the_code_that_the_process_exits_with(kind: type[Exception]) -> None:
+    """The run's last event is written before the error gets its line; both must say the same code."""
+    error = kind("why")
+    assert local_run.exit_code_of(error) == errors.ending_of(error).code
+
+
+def test_line_break_in_a_cell_keeps_its_row_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of several lines is one row of the table."""
+    output.write_table(("message", "error"), [("a:1:2:3", "first\nsecond\tthird")])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["a:1:2:3", "first", "second", "third"]

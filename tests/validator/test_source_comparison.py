@@ -208,7 +208,7 @@ def test_contract_of_the_run_is_not_typed_twice(tmp_path: Path, handled: list[Ou
         ("n,key\n1,ant\n", {"key": ("tail",)}, "no column tail; it has n, key"),
         ("n,key\n1,ant\n2,\n", {}, "line 3: no key: say which key was published"),
         ("n,key\n1\n", {}, "line 2: no key: say which key"),
-        ("n,key\n1,ant\n", {"count": None}, "give the stream's count"),
+        ("n,key\n1,ant\n", {"count": None}, "--count"),
         ("n,key\n1,ant\n", {"count": 0}, "count: 0 is out of bounds"),
         ("n,key\n1,ant\n", {"algorithm": Algorithm.MODULO}, "line 2: key: is not a decimal integer"),
         ('{"key": "ant"}\n{"key": 1.5}\n', {}, "line 2: key is neither text nor an integer"),

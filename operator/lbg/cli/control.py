@@ -104,7 +104,8 @@ def scale(
 ) -> None:
     """Ask for a number of consumers.
 
-    Where autoscaling decides, it will override this.
+    Within the group's min and max. With autoscaling.mode Operator, the default, it is overridden: the answer says so,
+    and so does an event of the run. Use mode External to scale by hand.
     """
     from lbg.local import control
 

@@ -50,6 +50,22 @@ def _text(file: Path, source: str) -> str:
         raise BadInput(f"{source}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
 
 
+def not_empty(path: str, name: str) -> str:
+    """Return a path as it was given. An unset variable of a script must not stand for the current folder.
+
+    Raises:
+        BadInput: it is empty.
+    """
+    if not path.strip():
+        raise BadInput(f"{name}: is empty: name a path, or . for the current folder")
+    return path
+
+
+def folder(path: str) -> Path:
+    """Read the folder of `--dir`. Raises as `not_empty`."""
+    return Path(not_empty(path, "--dir"))
+
+
 def replicas_step(text: str, now: int) -> tuple[int, int]:
     """Read `FROM:TO`, or `TO` from the group's own number of replicas.
 

@@ -76,8 +76,8 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
-        # Text, not str: a name with [brackets] is not markup.
-        table.add_row(*(Text("unknown" if cell is None else str(cell)) for cell in row))
+        # Text, not str: a name with [brackets] is not markup. A line break in an error would tear its row.
+        table.add_row(*(Text("unknown" if cell is None else " ".join(str(cell).split())) for cell in row))
     console().print(table)
 
 

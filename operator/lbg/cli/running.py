@@ -57,7 +57,10 @@ def run(
     ] = None,
     broker_file: brokers.UrlFile = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="FOLDER", help="Run folder, new or continued. Default: in .lbg/runs")
+        Path | None,
+        typer.Option(
+            "--dir", metavar="FOLDER", parser=inputs.folder, help="Run folder, new or continued. Default: in .lbg/runs"
+        ),
     ] = None,
     handover: Annotated[
         Handover, typer.Option(help="How the embedded broker lets queues change hands.")
@@ -79,6 +82,8 @@ def run(
         raise errors.BadInput("GROUP.yaml: a run keeps its group, and may be continued with it: name a file, not -")
     inputs.read_group(file)  # for its words on what is no text; the run reads it again
     url = brokers.named(broker, broker_file)
+    if url is not None:
+        brokers.adapter(url)  # refused here as by every other command, with its exit code
     options = Options(
         group=file,
         folder=folder,
@@ -104,7 +109,10 @@ def demo(
     ] = None,
     broker_file: brokers.UrlFile = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="FOLDER", help="Run folder, a new one. Default: in .lbg/runs")
+        Path | None,
+        typer.Option(
+            "--dir", metavar="FOLDER", parser=inputs.folder, help="Run folder, a new one. Default: in .lbg/runs"
+        ),
     ] = None,
     handover: Annotated[
         Handover, typer.Option(help="How the embedded broker lets queues change hands.")

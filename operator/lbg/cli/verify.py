@@ -93,7 +93,7 @@ def verify(
         arguments["source"] = replace(chosen, missing=chosen.missing | set(missing or ()), missing_key=missing_key)
     elif group is not None or count is not None:
         raise errors.BadInput("--source: is missing: the stream's contract is needed to read a source only")
-    recorded = _found(recorded)
+    recorded = _found(inputs.not_empty(recorded, "OUTPUT"))
     if follow:
         return _follow(recorded, arguments, idle, held, form)
     verdict = validator.verify_path(recorded, **arguments)

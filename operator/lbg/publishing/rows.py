@@ -222,7 +222,8 @@ def _key(lines: _Lines, values: Mapping[str, object], layout: Layout) -> str:
         value = values.get(column)
         if value is None or (isinstance(value, str) and value in layout.missing):
             if layout.missing_key is None:
-                lines.refuse("the key is missing: mend the row, or name a key for rows without one", column)
+                remedy = "mend the row, or name a key for rows without one (--missing-key KEY)"
+                lines.refuse(f"the key is missing: {remedy}", column)
             return layout.missing_key
         if isinstance(value, bool) or not isinstance(value, str | int):
             # Of a float or a list every language makes another text, and so another shard.

@@ -113,7 +113,8 @@ def _entries(file: SourceFile, text: Iterable[str]) -> Iterator[Published]:
 
 def _dealt(file: SourceFile, keys: Iterable[tuple[int, str]]) -> Iterator[Published]:
     if file.count is None:
-        raise Unusable(f"source {file.path}: give the stream's count (HC) and algorithm, or a manifest")
+        remedy = "name the stream's contract (--group GROUP.yaml or --count HC), or take a manifest"
+        raise Unusable(f"source {file.path}: {remedy}")
     sharder = hashing.sharder(file.count, file.algorithm)
     row = 0
 
