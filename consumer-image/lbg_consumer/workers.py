@@ -39,6 +39,10 @@ class Surroundings(Protocol):
         """Return monotonic seconds."""
         ...
 
+    def wall_ms(self) -> float:
+        """Return ms since the Unix epoch."""
+        ...
+
     def reported(self) -> None:
         """Learn that `bound`, `asks` or the held queues changed: the seat should say so at once."""
         ...
@@ -111,6 +115,7 @@ class Worker(tenures.LinkOwner):
         tenure = self.tenure
         if tenure is None or not tenure.is_open or not tenure.is_dirty or tenure.stored_clean:
             return
+        tenure.ledger.marks.prune(int(self._around.wall_ms()))
         try:
             await tenure.save()
         except base.BrokerError as problem:
