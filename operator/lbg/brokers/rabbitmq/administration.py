@@ -24,7 +24,7 @@ from lbg.brokers.rabbitmq.urls import Address
 from lbg.core.wire import Message
 
 STALE: Final = 6.0
-"""Seconds until a count is certainly newer than now: quorum queues report theirs every 5 s, and 0 before the first time."""
+"""Seconds until a count is certainly newer than now: quorum queues report theirs every 5 s, and 0 before that."""
 
 _LIVE: Final = {"disable_stats": "true", "enable_queue_totals": "true"}
 """Ask the queues and not the statistics: fresher, and a third of the cost."""
@@ -52,8 +52,8 @@ class RabbitAdmin:
 
     # Looking.
 
-    async def _groups(self, prefix: str | None = None) -> list[StoredGroup]:
-        """Return the groups on a stream or on all, by prefix, the first group of each stream before those that joined."""
+    async def _groups(self, prefix: str | None = None) -> tuple[StoredGroup, ...]:
+        """Return the groups on a stream or on all, by prefix, the first group of a stream before those that joined."""
         stem = re.escape(prefix) if prefix is not None else "[^:]+"
         exchanges = await self._api.pages("exchanges", f"^{stem}(:@[0-9a-f]{{10}})?:group$", "name,arguments")
         outputs = await self._arguments(f"^{stem}:out:") if exchanges else {}
@@ -64,7 +64,7 @@ class RabbitAdmin:
             if group is not None:
                 own = _outputs_of(group, outputs)
                 found.append(replace(group, topology=replace(group.topology, outputs=own)))
-        return sorted(found, key=lambda group: (group.names.prefix, group.names.tag))
+        return tuple(sorted(found, key=lambda group: (group.names.prefix, group.names.tag)))
 
     async def _arguments(self, pattern: str) -> dict[str, dict[str, Any]]:
         """Return arguments by name of the queues that match."""
@@ -74,7 +74,7 @@ class RabbitAdmin:
     async def _group(self, prefix: str) -> StoredGroup | None:
         groups = await self._groups(prefix)
         own = [group for group in groups if group.topology.owner == self._address.owner]
-        return (own or groups or [None])[0]
+        return next(iter(own or groups), None)
 
     async def find(self, prefix: str) -> base.Topology | None:
         """Return the topology of a stream: the owner's that the URL names, or else the first group's."""
@@ -206,16 +206,16 @@ class RabbitAdmin:
         if only_if_empty and own is not None:
             await self._require_empty(own)
         is_stream = marks.get(rules.KIND) == rules.STREAM
-        if is_stream and (groups == [own] or (not groups and marks.get(rules.OWNER) == owner)):
+        if is_stream and (groups == (own,) or (not groups and marks.get(rules.OWNER) == owner)):
             await self._api.delete("exchanges", group.exchange)
         await _all(self._api.delete("queues", name) for name in queues)
         if own is not None:
             await self._api.delete("exchanges", group.group)
 
-    async def _own_queues(self, group: names.Names, owner: str) -> list[str]:
+    async def _own_queues(self, group: names.Names, owner: str) -> tuple[str, ...]:
         """Return the queues under the prefix that carry the owner's mark, whatever their number was meant to be."""
         there = await self._arguments(f"^{re.escape(group.prefix)}:")
-        return [name for name, arguments in there.items() if arguments.get(rules.OWNER) == owner]
+        return tuple(name for name, arguments in there.items() if arguments.get(rules.OWNER) == owner)
 
     async def _require_empty(self, group: StoredGroup) -> None:
         counts = {number: group.names.queue(number) for number in range(group.topology.contract.queues)}
@@ -234,7 +234,7 @@ class RabbitAdmin:
         try:
             channel = await connection.channel()
             found: dict[int, int] = {}
-            held: list[int] = []
+            held = []
             for number, name in queues.items():
                 answer = (await channel.call(channel.raw.queue_declare, queue=name, passive=True)).method
                 found[number] = answer.message_count

@@ -47,7 +47,14 @@ class RabbitSession:
             self._lost.set_result(reason)
 
     async def bind(
-        self, prefix: str, queue: int, *, name: str, window: int, listener: base.LinkListener, priority: int = 0
+        self,
+        prefix: str,
+        queue: int,
+        *,
+        name: str,
+        window: int,
+        listener: base.LinkListener,
+        priority: int = 0,  # noqa: ARG002  # the contract's name
     ) -> RabbitLink:
         """Bind a link. The priority is not used: order of registration decides.
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pika
 from pika import spec
 
+from lbg.brokers import base
 from lbg.brokers.base import Outcome
 from lbg.brokers.rabbitmq import connection, messages
 from lbg.core.wire import Message
@@ -45,7 +46,7 @@ class Confirms:
         properties = messages.to_properties(message, self._last)
         self.channel.raw.basic_publish(exchange, key, message.body, properties, mandatory=True)
 
-    def _on_returned(self, _: object, method: spec.Basic.Return, properties: pika.BasicProperties, body: bytes) -> None:
+    def _on_returned(self, _: object, __: object, properties: pika.BasicProperties, ___: bytes) -> None:
         self._returned.add(int(properties.correlation_id or 0))
 
     def _on_answer(self, frame: pika.frame.Method[spec.Basic.Ack]) -> None:
@@ -73,7 +74,7 @@ class Confirms:
 
     def _on_ended(self, reason: BaseException) -> None:
         waiting, self._open = self._open, {}
-        refused = connection.describe(reason) if isinstance(connection.translated(reason), connection.base.Refused) else ""
+        refused = connection.describe(reason) if isinstance(connection.translated(reason), base.Refused) else ""
         for exchange, done in waiting.values():
             # The broker names the exchange. What else was in flight may or may not have been accepted.
             done(Outcome.REFUSED if refused and f"'{exchange}'" in refused else Outcome.UNKNOWN)

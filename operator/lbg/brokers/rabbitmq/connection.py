@@ -80,9 +80,9 @@ class Channel:
 
     def start_close(self) -> None:
         """Send Channel.Close, without a basic.cancel before it. What was sent earlier reaches the broker earlier."""
-        if not self.raw.is_open:
-            return
         raw = self.raw
+        if raw.is_closed or raw.is_closing:
+            return
         # As pika's own close, less the cancelling; pika offers no other way to leave it out.
         raw._closing_reason = exceptions.ChannelClosedByClient(200, "released")
         raw._set_state(raw.CLOSING)
@@ -148,8 +148,13 @@ class Connection:
         if self.lost_because is not None or self.closing:
             raise base.LinkLost(f"the connection to {self.address.shown} is gone: {self.lost_because or 'closed'}")
         opened: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def take(_: object) -> None:
+            if not opened.done():
+                opened.set_result(None)
+
         try:
-            raw = self.raw.channel(on_open_callback=lambda _: opened.done() or opened.set_result(None))
+            raw = self.raw.channel(on_open_callback=take)
         except exceptions.AMQPError as error:
             raise base.LinkLost(describe(error)) from None
         channel = Channel(self, raw)
@@ -231,7 +236,9 @@ def _unopened(address: Address, error: BaseException) -> base.BrokerError:
             )
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
-            return base.Refused(f"{where}: TLS failed ({cause.reason or 'handshake'}): check cafile, certfile, host name")
+            return base.Refused(
+                f"{where}: TLS failed ({cause.reason or 'handshake'}): check cafile, certfile, host name"
+            )
         if isinstance(cause, exceptions.IncompatibleProtocolError):
             return base.Unreachable(f"{where}: this is no AMQP 0-9-1 listener: check the port, and amqp against amqps")
     details = next((describe(c) for c in reversed(causes) if isinstance(c, OSError)), describe(causes[-1]))
@@ -241,7 +248,7 @@ def _unopened(address: Address, error: BaseException) -> base.BrokerError:
 def describe(reason: BaseException) -> str:
     """Return a reason in one line. pika's errors carry no credentials, but line breaks now and then."""
     code = getattr(reason, "reply_code", None)
-    text = str(getattr(reason, "reply_text", None) or reason or type(reason).__name__)
+    text = str(getattr(reason, "reply_text", "") or str(reason) or type(reason).__name__)
     text = " ".join(text.split())
     return f"{code} {text}" if code is not None else text
 

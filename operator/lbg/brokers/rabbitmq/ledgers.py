@@ -10,8 +10,8 @@ reader publishes a probe and waits until it comes back: a queue is first in, fir
 put back at the head, so every copy stands before the probe. The probe also waits as long as the former owner is still
 there, and tells an empty ledger from one that is held elsewhere. Probes that a dead reader left are dropped.
 
-*Writing.* A new copy is published on the same channel, so that an owner whose channel is gone cannot write. Older copies
-are acknowledged only after the newer one is confirmed: at each moment at least one copy is durable.
+*Writing.* A new copy is published on the same channel, so that an owner whose channel is gone cannot write. Older
+copies are acknowledged only after the newer one is confirmed: at each moment at least one copy is durable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERSION: Final = "lbg-ledger-version"
 PROBE: Final = "lbg-ledger-probe"
 
 LIMIT: Final = 15.0
-"""Seconds to wait for the ledger. A former owner that is silent is cut off by its heartbeat, and the main queue with it."""
+"""Seconds to wait for the ledger. A silent former owner is cut off by its heartbeat, and the main queue with it."""
 
 
 class Ledger:
@@ -108,10 +108,12 @@ class Ledger:
 
     async def _publish(self, headers: dict[str, int | str], data: bytes) -> None:
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        key = names.ledger_key(self._number)
-        self._confirms.publish(
-            self._group.group, key, Message(data, headers), lambda outcome: answered.done() or answered.set_result(outcome)
-        )
+
+        def take(outcome: Outcome) -> None:
+            if not answered.done():
+                answered.set_result(outcome)
+
+        self._confirms.publish(self._group.group, names.ledger_key(self._number), Message(data, headers), take)
         outcome = await answered
         if outcome is Outcome.UNKNOWN:
             raise base.LinkLost(f"the link to {self._name} ended before its ledger was stored")

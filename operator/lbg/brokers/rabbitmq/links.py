@@ -101,7 +101,7 @@ class RabbitLink:
                 self._unacked.discard(tag)
                 raw.basic_ack(tag)
 
-    async def ack_and_publish(self, tag: int, outgoing: base.Outgoing) -> None:
+    async def ack_and_publish(self, tag: int, outgoing: base.Outgoing) -> None:  # noqa: ARG002  # the contract's names
         """Refuse: the broker cannot do both in one step."""
         raise base.Unsupported("RabbitMQ cannot acknowledge and publish in one step: publish, then acknowledge")
 

@@ -1,4 +1,4 @@
-"""The management HTTP API: requests, pages, and errors that name the remedy. What is asked for is its callers' business.
+"""The management HTTP API: requests, pages, and errors that name the remedy. What is asked for is the callers' matter.
 
 The credentials go into a header and nowhere else; no error carries a request.
 """
@@ -6,6 +6,7 @@ The credentials go into a header and nowhere else; no error carries a request.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import urllib.parse
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ PAGE: Final = 500  # the API's maximum
 AT_ONCE: Final = 8
 LIMIT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 
-ENABLE: Final = "enable it (rabbitmq-plugins enable rabbitmq_management) or say where it is (?management=http://host:15672)"
+ENABLE: Final = (
+    "enable it (rabbitmq-plugins enable rabbitmq_management) or say where it is (?management=http://host:15672)"
+)
 
 
 def quoted(name: str) -> str:
@@ -94,7 +97,11 @@ class Management:
         await self.request("DELETE", self._path(kind, name))
 
     async def pages(self, kind: str, pattern: str, columns: str, **parameters: str) -> list[dict[str, Any]]:
-        """Return the objects of a kind whose names match a regular expression, page by page."""
+        """Return the objects of a kind whose names match a regular expression, page by page.
+
+        The broker matches without regard to case. Names differ by it, so what it finds is matched again here: a
+        deletion must not reach a neighbour.
+        """
         found: list[dict[str, Any]] = []
         page, last = 1, 1
         asked = {"name": pattern, "use_regex": "true", "columns": columns, "page_size": str(PAGE), **parameters}
@@ -105,7 +112,7 @@ class Management:
             found += answer["items"]
             last = int(answer["page_count"])
             page += 1
-        return found
+        return [item for item in found if re.search(pattern, item["name"])]
 
     def _path(self, kind: str, *path: str) -> str:
         # Bindings have their virtual host behind the kind as well; every other segment is a name.
@@ -147,7 +154,9 @@ class Management:
             try:
                 return json.loads(text) if text else None
             except ValueError:
-                raise base.Unreachable(f"{self.address.management} is not RabbitMQ's management API: {ENABLE}") from None
+                raise base.Unreachable(
+                    f"{self.address.management} is not RabbitMQ's management API: {ENABLE}"
+                ) from None
         if status == 404:
             return None
         reason = _reason(text)
@@ -163,7 +172,7 @@ class Management:
             return base.Refused(
                 f"{where}: user {user!r} may not use the management API: rabbitmqctl set_user_tags {user} management"
             )
-        if "login failed" in text or "not authorised" == text or not reason:
+        if "login failed" in text or text == "not authorised" or not reason:
             return base.Refused(f"{where}: wrong user or password for user {user!r}: correct the broker URL")
         if "virtual host" in text or "vhost" in text:
             return base.Refused(

@@ -40,7 +40,9 @@ def readable(headers: Mapping[str, object]) -> dict[str, HeaderValue]:
     for name, value in headers.items():
         if name in _BROKERS_OWN:
             continue
-        if isinstance(value, (str, int, float, bytes)):
+        if isinstance(value, int) and not isinstance(value, bool):
+            kept[name] = int(value)  # pika has a type of its own for 64 bits
+        elif isinstance(value, (str, bool, float, bytes)):
             kept[name] = value
         elif isinstance(value, Decimal):
             kept[name] = float(value)

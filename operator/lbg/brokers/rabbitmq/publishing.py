@@ -48,7 +48,9 @@ class Submission:
 class RabbitPublisher:
     """See `base.PublisherLink`."""
 
-    def __init__(self, connection: Connection, routes: Routes, opened: set[asyncio.Future[tuple[Outcome, ...]]]) -> None:
+    def __init__(
+        self, connection: Connection, routes: Routes, opened: set[asyncio.Future[tuple[Outcome, ...]]]
+    ) -> None:
         self._connection = connection
         self._routes = routes
         self._opened = opened
@@ -61,7 +63,9 @@ class RabbitPublisher:
         submission = Submission(batch)
         self._opened.add(submission.future)
         submission.future.add_done_callback(self._opened.discard)
-        if self._connection.closing or self._connection.lost_because is not None:
+        if not submission.batch:
+            pass  # answered already
+        elif self._connection.closing or self._connection.lost_because is not None:
             submission.give_up()
         elif self._pump is None and self._is_ready(submission):
             self._send(submission)
