@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import re
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
@@ -114,8 +115,16 @@ class RabbitAdmin:
         group = await self._group(prefix)
         if group is None:
             raise base.Missing(f"stream {prefix!r} does not exist: declare its topology first")
-        body = {"count": limit, "ackmode": "ack_requeue_true", "encoding": "base64"}
-        return tuple(_letter(got) for got in await self._api.post("queues", group.names.dead, "get", body=body) or ())
+        body: dict[str, object] = {"count": limit, "ackmode": "ack_requeue_true", "encoding": "base64"}
+        return tuple(map(_letter, await self._get_patiently(group.names.dead, body)))
+
+    async def _get_patiently(self, queue: str, body: dict[str, object]) -> Any:
+        # A quorum queue that has no leader yet, just after a restart, never answers; the next request is answered.
+        for patience in (2.0, 4.0, 8.0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    return await self._api.post("queues", queue, "get", body=body) or ()
+        raise base.Unreachable(f"queue {queue!r} does not answer: try again when the broker has settled")
 
     # Declaring.
 

@@ -6,11 +6,12 @@ broker returns an unroutable message before it confirms it, so that the pair mea
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
 import pika
-from pika import spec
+from pika import exceptions, spec
 
 from lbg.brokers import base
 from lbg.brokers.base import Outcome
@@ -44,7 +45,13 @@ class Confirms:
         self._last += 1
         self._open[self._last] = (exchange, done)
         properties = messages.to_properties(message, self._last)
-        self.channel.raw.basic_publish(exchange, key, message.body, properties, mandatory=True)
+        try:
+            self.channel.raw.basic_publish(exchange, key, message.body, properties, mandatory=True)
+        except (exceptions.UnsupportedAMQPFieldException, exceptions.ShortStringTooLong, struct.error):
+            # Nothing was sent: the protocol has no form for a header, or a name is too long. The broker did not count.
+            del self._open[self._last]
+            self._last -= 1
+            done(Outcome.REFUSED)
 
     def _on_returned(self, _: object, __: object, properties: pika.BasicProperties, ___: bytes) -> None:
         self._returned.add(int(properties.correlation_id or 0))
