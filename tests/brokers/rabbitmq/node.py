@@ -143,7 +143,8 @@ class Node:
                 tail = (self.folder / "console.log").read_text(errors="replace")[-2000:]
                 self.stop()
                 raise RuntimeError(f"the private RabbitMQ node did not start:\n{tail}")
-            time.sleep(0.1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.1)
 
     def _is_up(self) -> bool:
         try:

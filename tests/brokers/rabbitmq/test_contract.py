@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lbg.testing import contract
+from tests.brokers.rabbitmq import node as nodes
 from tests.brokers.rabbitmq.conftest import RabbitUnderTest
 
 
@@ -14,7 +15,7 @@ class _Rabbit(contract.BrokerContract, contract.CooperativeHandover, contract.Ou
     queue_type: str
 
     @pytest.fixture
-    def broker(self, node):
+    def broker(self, node: nodes.Node) -> RabbitUnderTest:
         return RabbitUnderTest(node, self.queue_type)
 
 
