@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -39,8 +40,16 @@ log.console.level = warning
 # Quorum queues report their figures by a tick of their own, which has no key in the other file.
 ADVANCED: Final = "[{rabbit, [{quorum_tick_interval, 250}]}].\n"
 
-# Waits for the end of the test process by end-of-file on its input, then ends the node's process group.
-GUARD: Final = "read -r _ || true; kill -KILL -- -{group} 2>/dev/null; kill -KILL -- -{mapper} 2>/dev/null"
+# Waits for the end of the test process by end-of-file on its input, then ends the node's group and the port mapper's.
+# Python and not a shell: dash cannot kill a process group.
+GUARD: Final = """
+import contextlib, os, shutil, signal, sys
+sys.stdin.read()
+for group in sys.argv[2:]:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(int(group), signal.SIGKILL)
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
 
 
 @functools.cache
@@ -135,8 +144,9 @@ class Node:
                 stderr=log,
                 start_new_session=True,
             )
-        script = GUARD.format(group=self._process.pid, mapper=self._mapper.pid)
-        self._guard = subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, start_new_session=True)
+        groups = [str(self._process.pid), str(self._mapper.pid)]
+        command = [sys.executable, "-c", GUARD, str(self.folder), *groups]
+        self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         deadline = time.monotonic() + PATIENCE
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -83,6 +83,8 @@ class RabbitSession:
                 raise
         finally:
             self._binding.discard(key)
+        # Not at once: the caller must get the link before its listener is called.
+        asyncio.get_running_loop().call_soon(link.start)
         return link
 
     def forget(self, link: RabbitLink) -> None:

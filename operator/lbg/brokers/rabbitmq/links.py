@@ -47,6 +47,7 @@ class RabbitLink:
         self._buffer: list[Delivery] = []
         self._unacked: set[int] = set()
         self._was_active = False
+        self._started = False
         self._over: str | None = None  # why nothing more may happen on this link
 
     async def open(self, name: str, window: int) -> None:
@@ -66,6 +67,11 @@ class RabbitLink:
         )
         self._channel.ended.add_done_callback(lambda ended: self._end(connection.describe(ended.result())))
 
+    def start(self) -> None:
+        """Let deliveries through: those that came before whoever bound has the link have waited."""
+        self._started = True
+        self._hand_over()
+
     @property
     def queue(self) -> int:
         """Return the index of the queue."""
@@ -74,7 +80,7 @@ class RabbitLink:
     def _on_message(self, _: object, method: spec.Basic.Deliver, properties: pika.BasicProperties, body: bytes) -> None:
         if self._over is not None:
             return
-        if not self._buffer:
+        if not self._buffer and self._started:
             # pika hands over one message at a time; those of one read from the socket go to the listener together.
             asyncio.get_running_loop().call_soon(self._hand_over)
         message = messages.from_properties(properties, body)
