@@ -15,14 +15,14 @@ import pika
 import pytest
 
 from lbg.brokers import base
-from lbg.brokers.rabbitmq import client
+from lbg.brokers.rabbitmq import administration, client, urls
 from lbg.testing import contract
 from tests.brokers.rabbitmq import node as nodes
 
 FRESH = 0.6  # seconds: more than two of the intervals in which the test node reports figures of quorum queues
 
 
-class Tapping(client.RabbitAdmin):
+class Tapping(administration.RabbitAdmin):
     """An admin that, for the back door's sake, gives every ledger's copies to a second queue as well."""
 
     tap: RabbitUnderTest
@@ -39,7 +39,7 @@ class TappedAdapter(client.RabbitAdapter):
         self._tap = tap
 
     async def open_admin(self, url: str) -> Tapping:
-        admin = Tapping(client.urls.parse(url))
+        admin = Tapping(urls.parse(url))
         admin.tap = self._tap
         await admin.open()
         return admin
@@ -73,7 +73,7 @@ class RabbitUnderTest(contract.BrokerUnderTest):
         with self._connect() as connection:
             method = connection.channel().queue_declare(name, passive=True).method
         if method.consumer_count == 0:
-            return method.message_count
+            return int(method.message_count)
         # Only statistics know what a consumer holds.
         await asyncio.sleep(FRESH)
         return await asyncio.to_thread(self._count_by_statistics, name)
@@ -84,7 +84,7 @@ class RabbitUnderTest(contract.BrokerUnderTest):
         request = urllib.request.Request(where)
         request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
         with urllib.request.urlopen(request) as answer:
-            return next(queue["messages"] for queue in json.load(answer) if queue["name"] == name)
+            return int(next(queue["messages"] for queue in json.load(answer) if queue["name"] == name))
 
     async def ledger(self, prefix: str, queue: int) -> bytes | None:
         copies: dict[tuple[int, int], bytes] = {}
