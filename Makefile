@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 # The optional dependency sets of pyproject.toml that the targets here use, space separated.
-EXTRAS := demo
+EXTRAS := demo rabbitmq
 
 # For the command behind a target: make test TEST_ARGS="tests/core -k stripe"
 TEST_ARGS ?=

@@ -40,6 +40,7 @@ class BrokerUnderTest(abc.ABC):
 
     adapter: base.Adapter
     url: str
+    queue_type: str = "quorum"  # asked for in every topology; a broker with several runs the suite once for each
 
     @abc.abstractmethod
     async def count_messages(self, prefix: str, queue: int) -> int:
@@ -148,6 +149,7 @@ class Scene:
             changes.pop("algorithm", Algorithm.XXH64),
             changes.pop("queues", QUEUES),
         )
+        changes.setdefault("queue_type", self.broker.queue_type)
         return base.Topology(contract, owner or self.owner, **changes)
 
     async def reopen_admin(self) -> None:
