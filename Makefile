@@ -38,6 +38,10 @@ demo: $(READY) ## Run a whole group on real data with scaling, a kill and a roll
 test: $(READY) ## Run the tests; ends in pytest's summary with skips counted and explained (TEST_ARGS)
 	@$(BIN)/pytest --durations=5 --durations-min=2 $(TEST_ARGS)
 
+.PHONY: test-rabbitmq
+test-rabbitmq: $(READY) ## Run the contract suite on a private RabbitMQ node (installs rabbitmq-server from Debian)
+	@LBG_TEST_RABBITMQ=1 $(BIN)/pytest tests/brokers/rabbitmq $(TEST_ARGS)
+
 .PHONY: check
 check: lint types imports generated ## Lint, formatting, strict types, import contracts, generated files
 

@@ -26,11 +26,7 @@ class Entry(NamedTuple):
 
 _EMBEDDED: Final = Entry("lbg.brokers.embedded.client", "EmbeddedAdapter")
 
-_RABBITMQ: Final = Entry("lbg.brokers.rabbitmq.client", "RabbitAdapter", "rabbitmq")
-
 ADAPTERS: Final[dict[str, Entry]] = {
-    "amqp": _RABBITMQ,
-    "amqps": _RABBITMQ,
     "embedded": _EMBEDDED,
     "embedded+tcp": _EMBEDDED,
 }

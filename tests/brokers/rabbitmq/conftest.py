@@ -6,6 +6,7 @@ import asyncio
 import base64
 import itertools
 import json
+import os
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ from lbg.brokers import base
 from lbg.brokers.rabbitmq import administration, client, urls
 from lbg.testing import contract
 from tests.brokers.rabbitmq import node as nodes
+
+if not os.environ.get("LBG_TEST_RABBITMQ"):
+    # The adapter is being built and cannot be chosen by URL yet; `make test-rabbitmq` installs a node and runs these.
+    collect_ignore_glob = ["test_*.py"]
 
 FRESH = 0.6  # seconds: more than two of the intervals in which the test node reports figures of quorum queues
 
