@@ -7,6 +7,7 @@ import asyncio
 import json
 import secrets
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -24,11 +25,18 @@ from lbg.local.errors import LocalError
 
 FOLDER: Final = Path(".lbg", "soak")
 MOST_SECONDS: Final = 1800.0
-INTERRUPTED: Final = 130
+
+
+class Interrupted(Exception):
+    """A signal ended a run; `code` is 128 and its number, as a shell reports it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def main() -> int:
-    """Return 0 if every run held every invariant, 1 if one did not, 130 after Ctrl-C."""
+    """Return 0 if every run held every invariant, 1 if one did not, 128 + signal if a signal ended them."""
     options = _parsed()
     progress = Progress.load(FOLDER / "progress.json", options.seed)
     if options.fresh or (progress.finished and not progress.missing(runs.all_runs(progress.seed))):
@@ -40,38 +48,36 @@ def main() -> int:
     else:
         made = progress.missing(runs.all_runs(progress.seed))
     _say(f"soak with seed {progress.seed}: {len(made)} runs to make, {len(progress.finished)} made before")
+    code = 0
     try:
-        finished = _make(made, progress)
+        _make(made, progress)
     except KeyboardInterrupt:
-        finished = False
+        code = 128 + signal.SIGINT
+    except Interrupted as interrupted:
+        code = interrupted.code
     except (LocalError, base.BrokerError) as refused:
         _say(f"error: {refused}")
-        return 1
+        code = 1
     _show(progress.finished, as_json=options.output == "json")
-    if not finished:
-        _say("interrupted: `make soak` goes on where this stopped")
-        return INTERRUPTED
-    return 0 if all(result.ok for result in progress.finished) else 1
+    if code > 128:
+        _say(f"interrupted by {signal.Signals(code - 128).name}: `make soak` goes on where this stopped")
+    return code or int(not all(result.ok for result in progress.finished))
 
 
-def _make(made: Sequence[Run], progress: Progress) -> bool:
-    """Make runs one after the other; return False when Ctrl-C ended them."""
+def _make(made: Sequence[Run], progress: Progress) -> None:
+    """Make runs one after the other, as long as there is time. Raises Interrupted."""
     for run in made:
         spent = sum(result.seconds for result in progress.finished)
         if spent > MOST_SECONDS:
-            _say(f"stopped before {run.name}: {spent:.0f} s are spent, {MOST_SECONDS:.0f} s are allowed in all")
-            return False
+            raise LocalError(f"stopped before {run.name}: {spent:.0f} s of {MOST_SECONDS:.0f} s for all runs are spent")
         _say(f"{run.name}, seed {run.seed}")
         result = _made(run)
-        if result is None:
-            return False
         progress.add(result)
         _say(f"{run.name}: {'ok' if result.ok else '; '.join(result.faults)} ({result.seconds:.0f} s)")
-    return True
 
 
-def _made(run: Run) -> Result | None:
-    """Make one run and judge it; None when Ctrl-C ended it. The folder of a run that held is removed."""
+def _made(run: Run) -> Result:
+    """Make one run and judge it; the folder of a run that held is removed. Raises Interrupted."""
     folder = FOLDER / f"{run.ability}-{run.number}-{run.seed}"
     shutil.rmtree(folder, ignore_errors=True)
     story = steps.Steps(run)
@@ -79,7 +85,7 @@ def _made(run: Run) -> Result | None:
     code = asyncio.run(staging.play(run.group, folder, run.ability, run.environment, story))
     if code >= 128:
         shutil.rmtree(folder, ignore_errors=True)
-        return None
+        raise Interrupted(code)
     source = validator.SourceFile(path=folder / "rows.csv")
     options = validator.Options(in_hand_bound=run.in_hand_bound)
     verdict = validator.verify_path(folder, source=source, options=options)
